@@ -1,0 +1,97 @@
+/* Options: one table gives parsing, --help, configuration file, environment, man page and shell
+ * completion.
+ *
+ * A value comes, in this order, from the command line (--name=value, --name value, --name for a
+ * switch, --no-name), the environment (SLUICE_NAME, '-' becomes '_'), the configuration file's
+ * stanza section, its [global] section, the default. Units read "64MiB", "1GB", "30s", "5min",
+ * "100MB/s". An unknown key in a file is an error with file and line; an option that does not
+ * belong to the command is an error with a hint.
+ */
+#ifndef SL_BASE_OPTIONS_H
+#define SL_BASE_OPTIONS_H
+
+#include "core/base/err.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+enum sl_option_type {
+    SL_OPTION_STRING,
+    SL_OPTION_BOOL,     /* on/off, yes/no, true/false, 1/0; a bare --name is "on" */
+    SL_OPTION_INT,
+    SL_OPTION_BYTES,    /* 64MiB, 1GB, 4096 */
+    SL_OPTION_DURATION, /* in ms; 30s, 5min, 2h, 7d, 500ms; a bare number is seconds */
+    SL_OPTION_CHOICE,   /* one of `choices`, "auto|on|off" */
+    SL_OPTION_LIST,     /* may be repeated, or comma separated in a file or the environment */
+};
+
+#define SL_OPTION_CLI_ONLY 0x1u /* never in a file: it would be dangerous or senseless there */
+#define SL_OPTION_FILE_ONLY 0x2u
+#define SL_OPTION_SECRET   0x4u /* masked when shown */
+#define SL_OPTION_DAEMON   0x8u /* of sluiced only; others of sluice only */
+#define SL_OPTION_BOTH     0x10u /* of sluice and sluiced */
+
+struct sl_option {
+    const char *name;           /* "repo-path" */
+    enum sl_option_type type;
+    const char *value_name;     /* "DIR", "N", … for the help; NULL for BOOL */
+    const char *default_text;   /* as one would write it, or NULL: none */
+    int64_t min, max;           /* INT, BYTES, DURATION (ms); both 0: no bounds */
+    const char *choices;        /* CHOICE */
+    const char *commands;       /* "backup restore": space separated; NULL: every command */
+    unsigned flags;
+    const char *help;           /* one sentence or two, no final stop needed */
+};
+
+/* A set of values: made from one or more tables, then filled. */
+struct sl_options;
+
+/* `tables` are NULL-name-terminated arrays, kept (not copied). Returns owned. */
+int sl_options_new(const struct sl_option *const *tables, size_t count,
+                   struct sl_options **ret_options, struct sl_err *err);
+void sl_options_free(struct sl_options *options);
+
+/* Parse argv after the command word. Positional arguments go to `args` (borrowed pointers, at
+ * most `args_max`), everything after "--" too. Returns their number or SL_ERR_USAGE. */
+int sl_options_parse_args(struct sl_options *options, const char *command, int argc, char **argv,
+                          const char **args, int args_max, struct sl_err *err);
+/* SLUICE_… variables; unknown ones are an error that names them (but SLUICE_FAULT…, SLUICE_LAB_…). */
+int sl_options_parse_env(struct sl_options *options, char **environment, struct sl_err *err);
+/* An INI file. Sections: [global], [global:COMMAND], [STANZA], [STANZA:COMMAND]; `stanza` may be
+ * NULL: then only [global…] count and the sections' names are remembered, see
+ * sl_options_sections(). Keys of other stanzas are still checked for being known. Called after
+ * parse_args and parse_env, which win. SL_ERR_OPEN if it is missing. */
+int sl_options_parse_file(struct sl_options *options, const char *path, const char *stanza,
+                          const char *command, struct sl_err *err);
+/* The stanza sections (without [global…]) seen in the file. */
+size_t sl_options_sections(const struct sl_options *options, const char ***ret_names);
+/* A key's value in a given section, for the daemon's per-stanza keys; NULL if not set there. */
+const char *sl_options_in_section(const struct sl_options *options, const char *section,
+                                  const char *name);
+
+/* Values. A name that is not in the tables is a programming error (abort). Strings are borrowed
+ * and stay until sl_options_free. */
+const char *sl_option_string(const struct sl_options *options, const char *name); /* or NULL */
+bool sl_option_bool(const struct sl_options *options, const char *name);
+int64_t sl_option_int(const struct sl_options *options, const char *name); /* INT, BYTES, ms */
+size_t sl_option_list(const struct sl_options *options, const char *name, const char ***ret_items);
+bool sl_option_is_set(const struct sl_options *options, const char *name); /* not from default */
+/* "command line", "environment", "/etc/sluice/sluice.conf:12", "default". */
+const char *sl_option_origin(const struct sl_options *options, const char *name);
+/* Set from code (tests, derived values); checked like any other. */
+int sl_option_set(struct sl_options *options, const char *name, const char *value,
+                  const char *origin, struct sl_err *err);
+
+/* Text for one command (NULL: all). `_man` writes scdoc, `_completion` a bash completion. */
+void sl_options_help(const struct sl_options *options, const char *command, FILE *out);
+void sl_options_man(const struct sl_options *options, const char *command, FILE *out);
+
+/* Parsers of values, for other users. */
+int sl_parse_bytes(const char *text, int64_t *ret_bytes, struct sl_err *err);
+int sl_parse_duration_ms(const char *text, int64_t *ret_ms, struct sl_err *err);
+/* "12.3 MiB", "1.50 GB/s" style text, for people. */
+const char *sl_bytes_text(uint64_t bytes, char *text, size_t room);
+
+#endif

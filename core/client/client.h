@@ -1,0 +1,155 @@
+/* The client: one session with a target, its slots, and the pipeline on the database host.
+ *
+ * A client opens a session (TLS to a daemon, or a target embedded in this process), registers its
+ * slots, makes lanes and keeps them alive. Workers then upload and download objects. Every call
+ * has a deadline, and no call outlives it.
+ *
+ * Loss: a lost lane is replaced behind the scenes and its blocks are moved by other lanes. A lost
+ * session fails every upload and download in progress with a retryable code; the next call that
+ * needs a session makes a new one (with back-off, until its deadline). The caller does the work
+ * over: a segment, or the pack that a worker was filling. What was STORED stays stored.
+ *
+ * Threads of its own: one for control and heartbeats, one that serves the lanes. Calls may come
+ * from any thread; one upload or download is used by one thread at a time. Never call from code
+ * inside a database server that forks afterwards.
+ */
+#ifndef SL_CLIENT_CLIENT_H
+#define SL_CLIENT_CLIENT_H
+
+#include "core/base/clock.h"
+#include "core/base/err.h"
+#include "core/base/progress.h"
+#include "core/session/control.h"
+#include "core/transport/lane.h"
+
+struct sl_client;
+struct sl_target;
+
+struct sl_client_config {
+    const char *stanza;
+    /* one of the two */
+    const char *const *hosts;    /* "backup1:7430", NULL-terminated, tried in order */
+    struct sl_target *embedded;  /* borrows */
+    /* with hosts */
+    struct sl_tls *tls;          /* borrows */
+    const char *tls_name;        /* NULL: the host part */
+    enum sl_transport_kind transport;
+    const struct sl_transport_plugin *rdma; /* NULL: none, `rdma_note` says why */
+    const char *rdma_note;
+    const char *bind_address;
+    int traffic_class;           /* -1: leave alone */
+    /* both */
+    enum sl_seal_kind seal;      /* AUTO: on over TCP, off over RDMA and embedded */
+    unsigned lanes;              /* 0: 4 over RDMA, 2 over TCP, 2 embedded */
+    unsigned depth;              /* 0: 16 */
+    size_t slot_bytes_total;     /* 0: min(64 MiB, memlock − reserve), see sl_slots_choose() */
+    unsigned connect_ms;         /* 0: 10 s: one attempt */
+    unsigned io_ms;              /* 0: 60 s: no progress on a call for so long fails it */
+    struct sl_progress *progress; /* borrows; stages are measured into it; NULL */
+};
+
+/* What the session came to: for `check`, the log and JSON. */
+struct sl_client_info {
+    enum sl_transport_kind transport;
+    char transport_why[200]; /* "auto: both sides have RDMA", "auto: no RDMA device here: …" */
+    bool sealed;
+    char host[128], software[64], store[64], rdma_note[160];
+    struct sl_id repository;
+    uint64_t digest_seed;
+    int64_t clock_skew_ms;   /* target − client */
+    unsigned lanes, slots;
+    struct sl_lane_info lane; /* of the first */
+};
+
+/* Opens the first session; returns owned. Blocks for at most `deadline`. */
+int sl_client_open(const struct sl_client_config *config, sl_deadline deadline,
+                   struct sl_client **ret_client, struct sl_err *err);
+void sl_client_close(struct sl_client *client); /* says BYE; NULL ok */
+void sl_client_info(struct sl_client *client, struct sl_client_info *info);
+/* Makes every call in progress and every later one fail with SL_ERR_CANCELLED. Async-signal-safe
+ * (one write to an eventfd). */
+void sl_client_cancel(struct sl_client *client);
+
+/* --- uploads --------------------------------------------------------------------------------- */
+
+struct sl_upload;
+
+struct sl_stored {
+    enum sl_outcome outcome;
+    struct sl_id digest;
+    uint64_t length;
+};
+
+/* Begin an object; nothing is visible until commit. Names: see sl_store_name_check(). */
+int sl_upload_begin(struct sl_client *client, const char *name, uint64_t length_hint,
+                    sl_deadline deadline, struct sl_upload **ret_upload, struct sl_err *err);
+/* Where to put the next bytes: `*ret_room` > 0 bytes at `*ret_at`, valid until the next call.
+ * Blocks for a slot. The bytes go straight into a slot, or into a private buffer when lanes are
+ * sealed. sl_upload_advance(n) says that n of them were filled; a full block is digested, sealed
+ * and offered there. */
+int sl_upload_space(struct sl_upload *upload, uint8_t **ret_at, size_t *ret_room,
+                    struct sl_err *err);
+int sl_upload_advance(struct sl_upload *upload, size_t filled, struct sl_err *err);
+/* The same by copying. */
+int sl_upload_write(struct sl_upload *upload, const void *bytes, size_t count, struct sl_err *err);
+uint64_t sl_upload_length(const struct sl_upload *upload); /* bytes so far */
+/* Publish; blocks until STORED. The last `index_bytes` are an index. Frees the upload in any
+ * case. SL_ERR_EXISTS: the name holds other content; the message has both digests. */
+int sl_upload_commit(struct sl_upload *upload, uint64_t index_bytes, sl_deadline deadline,
+                     struct sl_stored *ret_stored, struct sl_err *err);
+void sl_upload_abort(struct sl_upload *upload); /* frees; NULL ok */
+
+/* --- downloads ------------------------------------------------------------------------------- */
+
+struct sl_download;
+
+struct sl_object_info {
+    uint64_t length, index_bytes, created_ns;
+    struct sl_id digest;
+    char creator[64];
+};
+
+/* Opens a published object; its leaf digests are fetched and checked against its content digest
+ * (and against `expect`, if not NULL: the digest a manifest names). */
+int sl_download_open(struct sl_client *client, const char *name, const struct sl_id *expect,
+                     sl_deadline deadline, struct sl_download **ret_download,
+                     struct sl_object_info *ret_info, struct sl_err *err);
+/* Ask for blocks [first, first + count) in this order, ahead of reading them; at most
+ * sl_download_window() outstanding. Optional: reading asks by itself, with read-ahead in order. */
+int sl_download_range(struct sl_download *download, uint32_t first, uint32_t count,
+                      struct sl_err *err);
+/* The next block of the range: checked against its leaf digest, unsealed, decoded. `*ret_bytes`
+ * stay valid until the next call on this download. Returns 1, 0 at the range's end, or a code. */
+int sl_download_next(struct sl_download *download, uint32_t *ret_block, const uint8_t **ret_bytes,
+                     size_t *ret_count, sl_deadline deadline, struct sl_err *err);
+void sl_download_close(struct sl_download *download); /* NULL ok */
+/* A small object whole (at most `max` bytes); returns owned (sl_free), NUL added after the end. */
+int sl_client_fetch(struct sl_client *client, const char *name, size_t max, sl_deadline deadline,
+                    char **ret_bytes, size_t *ret_count, struct sl_err *err);
+/* A small object from memory: begin, write, commit. */
+int sl_client_put(struct sl_client *client, const char *name, const void *bytes, size_t count,
+                  sl_deadline deadline, struct sl_stored *ret_stored, struct sl_err *err);
+
+/* --- questions ------------------------------------------------------------------------------- */
+
+/* 1 there, 0 not, or a code. */
+int sl_client_stat(struct sl_client *client, const char *name, sl_deadline deadline,
+                   struct sl_object_info *ret_info, struct sl_err *err);
+/* Names in `folder` greater than `after`, in bytewise order, all of them (it asks in pages). */
+int sl_client_list(struct sl_client *client, const char *folder, const char *after,
+                   int (*visit)(void *arg, const struct sl_entry *entry), void *arg,
+                   sl_deadline deadline, struct sl_err *err);
+int sl_client_space(struct sl_client *client, sl_deadline deadline, uint64_t *ret_free,
+                    uint64_t *ret_total, struct sl_err *err);
+
+struct sl_verify_progress {
+    uint64_t objects, bytes, damaged, total_bytes;
+};
+/* Has the target check every object below `folder` ("" the stanza). `damage` is called for each bad
+ * one. Deadline is for silence, not the whole. */
+int sl_client_verify(struct sl_client *client, const char *folder,
+                     void (*damage)(void *arg, const char *name, int code, const char *text),
+                     void (*step)(void *arg, const struct sl_verify_progress *progress), void *arg,
+                     struct sl_verify_progress *ret_total, struct sl_err *err);
+
+#endif
