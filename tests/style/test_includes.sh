@@ -1,0 +1,45 @@
+#!/bin/bash
+# Includes run one way (docs/architecture.md): each folder may include only what its row allows.
+# Also: only core/verbs includes <infiniband/…> or <rdma/…>, and core knows no database.
+set -u
+cd "$SLUICE_ROOT" || exit 1
+bad=0
+allow() { # FOLDER ALLOWED…
+  local folder=$1 line target ok a
+  shift
+  while IFS= read -r line; do
+    target=$(sed -n 's/.*#include "\(.*\)\/[^/]*".*/\1/p' <<<"$line")
+    ok=0
+    for a in "$folder" "$@"; do [ "$target" = "$a" ] && ok=1; done
+    [ $ok = 1 ] || { echo "not allowed: $line"; bad=1; }
+  done < <(grep -rn '#include "' "$folder" 2>/dev/null)
+}
+allow core/base
+allow core/wire core/base
+allow core/object core/base core/wire
+allow core/transport core/base core/wire
+allow core/verbs core/base core/wire core/transport
+allow core/store core/base core/wire
+allow core/repo core/base core/wire core/object core/store
+allow core/session core/base core/wire core/object core/transport
+allow core/plugin core/base core/wire core/transport
+allow core/client core/base core/wire core/object core/transport core/session core/target
+allow core/target core/base core/wire core/object core/transport core/store core/repo core/session
+allow core/cli core/base core/wire core/object core/transport core/store core/repo core/session \
+  core/plugin core/client core/target
+allow postgres core/base core/wire core/object core/repo core/client core/plugin core/cli core/session core/transport
+# the client may know the target only as what it is embedded in: one header
+if grep -rn '#include "core/target/' core/client | grep -v 'core/target/target.h"'; then
+  echo "client includes the target's inside"
+  bad=1
+fi
+if grep -rnE '#include <(infiniband|rdma)/' core postgres | grep -v '^core/verbs/'; then
+  echo "only core/verbs may include verbs headers"
+  bad=1
+fi
+if grep -rniE '#include <(libpq|mysql|mariadb|postgres)' core; then
+  echo "core knows no database"
+  bad=1
+fi
+[ $bad = 0 ] && echo "includes run one way"
+exit $bad
