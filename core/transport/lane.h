@@ -127,6 +127,7 @@ struct sl_lane {
     uint16_t depth; /* most pulls plus pushes in flight; notices: as many again */
     uint16_t id;    /* number in the session, from the hello */
     uint8_t rail_number;
+    struct sl_id session; /* active end: whose lane it is, from the hello that was admitted */
     void *user;     /* the owner's */
     char reason[160]; /* why it closed, "" before */
 };
