@@ -1,0 +1,522 @@
+/* The set of options: values, their sources and checks, the command line and the environment.
+ * Files are read in options_file.c, texts for people made in options_help.c. */
+#include "core/base/options_internal.h"
+
+#include "core/base/alloc.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#define ENV_PREFIX "SLUICE_"
+
+/* --- the set --------------------------------------------------------------------------------- */
+
+static int out_of_memory(struct sl_err *err)
+{
+    return sl_err_set(err, SL_ERR_NO_MEMORY, "out of memory");
+}
+
+struct value *options_find(const struct sl_options *options, const char *name)
+{
+    for (size_t i = 0; i < options->value_count; i++)
+        if (strcmp(options->values[i].option->name, name) == 0)
+            return &options->values[i];
+    return NULL;
+}
+
+int sl_options_new(const struct sl_option *const *tables, size_t count,
+                   struct sl_options **ret_options, struct sl_err *err)
+{
+    size_t total = 0;
+    for (size_t t = 0; t < count; t++)
+        for (const struct sl_option *option = tables[t]; option->name; option++)
+            total++;
+    struct sl_options *options = sl_calloc(1, sizeof *options);
+    if (!options)
+        return out_of_memory(err);
+    options->values = sl_calloc(total ? total : 1, sizeof *options->values);
+    if (!options->values) {
+        sl_options_free(options);
+        return out_of_memory(err);
+    }
+    for (size_t t = 0; t < count; t++) {
+        for (const struct sl_option *option = tables[t]; option->name; option++) {
+            int rc = 0;
+            if (options_find(options, option->name))
+                rc = sl_err_set(err, SL_ERR_INTERNAL, "option \"%s\" is defined twice",
+                                option->name);
+            else {
+                options->values[options->value_count].option = option;
+                rc = options_reset(&options->values[options->value_count++], err);
+            }
+            if (rc) {
+                sl_options_free(options);
+                return rc;
+            }
+        }
+    }
+    *ret_options = options;
+    return 0;
+}
+
+static void clear(struct value *value)
+{
+    for (size_t i = 0; i < value->item_count; i++)
+        sl_free(value->items[i]);
+    sl_free(value->items);
+    sl_free(value->text);
+    sl_free(value->origin);
+    *value = (struct value){.option = value->option};
+}
+
+void sl_options_free(struct sl_options *options)
+{
+    if (!options)
+        return;
+    options_forget_file(options);
+    for (size_t i = 0; i < options->value_count; i++)
+        clear(&options->values[i]);
+    sl_free(options->values);
+    sl_free(options);
+}
+
+void sl_options_lenient(struct sl_options *options)
+{
+    options->lenient = true;
+}
+
+void sl_options_commands(struct sl_options *options, const char *const *names)
+{
+    options->commands = names;
+}
+
+/* --- values ---------------------------------------------------------------------------------- */
+
+static int check_bool(const char *text, int64_t *ret_number, struct sl_err *err)
+{
+    static const char *const words[] = {"off", "on", "no", "yes", "false", "true", "0", "1"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        if (strcasecmp(text, words[i]) == 0) {
+            *ret_number = (int64_t)(i % 2);
+            return 0;
+        }
+    }
+    return sl_err_set(err, SL_ERR_USAGE, "\"%.64s\" is neither on nor off", text);
+}
+
+static int check_int(const char *text, int64_t *ret_number, struct sl_err *err)
+{
+    char *end;
+    errno = 0;
+    long long number = strtoll(text, &end, 10);
+    bool begins = (*text >= '0' && *text <= '9') || (*text == '-' && text[1] >= '0');
+    if (!begins || *end || errno)
+        return sl_err_set(err, SL_ERR_USAGE, "\"%.64s\" is not a whole number", text);
+    *ret_number = number;
+    return 0;
+}
+
+static int check_choice(const struct sl_option *option, const char *text, struct sl_err *err)
+{
+    size_t length = strlen(text);
+    for (const char *at = option->choices; at; at = strchr(at, '|') ? strchr(at, '|') + 1 : NULL)
+        if (strncmp(at, text, length) == 0 && (at[length] == '|' || !at[length]) && length)
+            return 0;
+    return sl_err_set(err, SL_ERR_USAGE, "\"%.64s\" is not one of %s", text, option->choices);
+}
+
+static int check_bounds(const struct sl_option *option, const char *text, int64_t number,
+                        struct sl_err *err)
+{
+    if ((option->min == 0 && option->max == 0) || (number >= option->min && number <= option->max))
+        return 0;
+    const char *unit = option->type == SL_OPTION_BYTES      ? " bytes"
+                       : option->type == SL_OPTION_DURATION ? " ms"
+                                                            : "";
+    return sl_err_set(err, SL_ERR_USAGE, "%.64s is outside %" PRId64 "..%" PRId64 "%s", text,
+                      option->min, option->max, unit);
+}
+
+/* Is `text` a value of the option? Its number, for the types that have one. */
+static int check(const struct sl_option *option, const char *text, int64_t *ret_number,
+                 struct sl_err *err)
+{
+    int rc = 0;
+    int64_t number = 0;
+    if (!*text)
+        return sl_err_set(err, SL_ERR_USAGE, "has no value");
+    switch (option->type) {
+    case SL_OPTION_STRING:
+    case SL_OPTION_LIST:
+        break;
+    case SL_OPTION_BOOL:
+        rc = check_bool(text, &number, err);
+        break;
+    case SL_OPTION_INT:
+        rc = check_int(text, &number, err);
+        break;
+    case SL_OPTION_BYTES:
+        rc = sl_parse_bytes(text, &number, err);
+        break;
+    case SL_OPTION_DURATION:
+        rc = sl_parse_duration_ms(text, &number, err);
+        break;
+    case SL_OPTION_CHOICE:
+        rc = check_choice(option, text, err);
+        break;
+    }
+    if (!rc && option->type != SL_OPTION_BOOL)
+        rc = check_bounds(option, text, number, err);
+    if (!rc)
+        *ret_number = number;
+    else if (option->flags & SL_OPTION_SECRET)
+        return sl_err_set(err, SL_ERR_USAGE, "the value is not valid");
+    return rc;
+}
+
+static int add_item(struct value *value, const char *start, size_t length, struct sl_err *err)
+{
+    char **items = sl_realloc(value->items, (value->item_count + 2) * sizeof *items);
+    if (!items)
+        return out_of_memory(err);
+    value->items = items;
+    items[value->item_count] = sl_strndup(start, length);
+    if (!items[value->item_count])
+        return out_of_memory(err);
+    items[++value->item_count] = NULL;
+    return 0;
+}
+
+static int add_items(struct value *value, const char *text, bool split, struct sl_err *err)
+{
+    if (!split)
+        return add_item(value, text, strlen(text), err);
+    for (const char *at = text;;) {
+        at += strspn(at, " \t");
+        const char *comma = strchrnul(at, ',');
+        size_t length = (size_t)(comma - at);
+        while (length && (at[length - 1] == ' ' || at[length - 1] == '\t'))
+            length--;
+        if (!length)
+            return sl_err_set(err, SL_ERR_USAGE, "an item of the list is empty");
+        int rc = add_item(value, at, length, err);
+        if (rc || !*comma)
+            return rc;
+        at = comma + 1;
+    }
+}
+
+int options_give(struct value *value, enum source source, const char *text, bool split,
+                 const char *origin, struct sl_err *err)
+{
+    const struct sl_option *option = value->option;
+    if (source < value->source)
+        return 0;
+    bool append = option->type == SL_OPTION_LIST && source == value->source;
+    int64_t number = 0;
+    int rc = check(option, text, &number, err);
+    if (rc)
+        return rc;
+    char *new_text =
+        append && value->text ? sl_asprintf("%s,%s", value->text, text) : sl_strdup(text);
+    char *new_origin = sl_strdup(append && value->origin ? value->origin : origin);
+    if (!new_text || !new_origin) {
+        sl_free(new_text);
+        sl_free(new_origin);
+        return out_of_memory(err);
+    }
+    if (!append)
+        clear(value);
+    sl_free(value->text);
+    sl_free(value->origin);
+    value->text = new_text;
+    value->origin = new_origin;
+    value->number = number;
+    value->source = source;
+    return option->type == SL_OPTION_LIST ? add_items(value, text, split, err) : 0;
+}
+
+int options_reset(struct value *value, struct sl_err *err)
+{
+    clear(value);
+    const struct sl_option *option = value->option;
+    if (!option->default_text)
+        return 0;
+    int rc = options_give(value, SOURCE_DEFAULT, option->default_text, true, "default", err);
+    if (rc && rc != SL_ERR_NO_MEMORY)
+        rc = sl_err_set(err, SL_ERR_INTERNAL, "option \"%s\": the default is not valid",
+                        option->name);
+    return rc;
+}
+
+/* --- names ----------------------------------------------------------------------------------- */
+
+/* Edits (insert, delete, replace) between two words of at most 40 letters. */
+static unsigned distance(const char *a, const char *b)
+{
+    unsigned row[41];
+    size_t b_length = strlen(b);
+    if (b_length > 40 || strlen(a) > 40)
+        return 99;
+    for (unsigned j = 0; j <= b_length; j++)
+        row[j] = j;
+    for (unsigned i = 1; *a; a++, i++) {
+        unsigned diagonal = row[0];
+        row[0] = i;
+        for (size_t j = 1; j <= b_length; j++) {
+            unsigned replace = diagonal + (*a != b[j - 1]);
+            unsigned edit = (row[j] < row[j - 1] ? row[j] : row[j - 1]) + 1;
+            diagonal = row[j];
+            row[j] = replace < edit ? replace : edit;
+        }
+    }
+    return row[b_length];
+}
+
+const char *sl_nearest(const char *word, const char *const *candidates, size_t count)
+{
+    const char *nearest = NULL;
+    unsigned best = (unsigned)strlen(word) / 3 + 1;
+    for (size_t i = 0; i < count; i++) {
+        unsigned d = distance(word, candidates[i]);
+        if (d < best || (d == best && !nearest)) {
+            nearest = candidates[i];
+            best = d;
+        }
+    }
+    return nearest;
+}
+
+int options_unknown(const struct sl_options *options, int code, const char *prefix,
+                    const char *name, struct sl_err *err)
+{
+    const char *nearest = NULL;
+    const char **names = sl_calloc(options->value_count + 1, sizeof *names);
+    if (names) {
+        size_t count = 0;
+        for (size_t i = 0; i < options->value_count; i++)
+            if (!(options->values[i].option->flags & SL_OPTION_HIDDEN))
+                names[count++] = options->values[i].option->name;
+        nearest = sl_nearest(name, names, count);
+        sl_free(names);
+    }
+    sl_err_set(err, code, "%sunknown option \"%.64s\"", prefix, name);
+    if (nearest)
+        sl_err_hint(err, "did you mean \"%s\"?", nearest);
+    return code;
+}
+
+bool sl_option_belongs(const struct sl_option *option, const char *command)
+{
+    if (!command || !option->commands)
+        return true;
+    size_t length = strlen(command);
+    for (const char *at = option->commands; at && *at;) {
+        at += strspn(at, " ");
+        size_t word = strcspn(at, " ");
+        if (word == length && strncmp(at, command, length) == 0)
+            return true;
+        at += word;
+    }
+    return false;
+}
+
+void sl_options_visit(const struct sl_options *options, const char *command,
+                      void (*visit)(void *arg, const struct sl_option *option), void *arg)
+{
+    for (size_t i = 0; i < options->value_count; i++)
+        if (sl_option_belongs(options->values[i].option, command))
+            visit(arg, options->values[i].option);
+}
+
+/* --- command line ---------------------------------------------------------------------------- */
+
+static int parse_long(struct sl_options *options, const char *command, char **argv, int argc,
+                      int *index, struct sl_err *err)
+{
+    const char *word = argv[*index] + 2;
+    const char *equals = strchr(word, '=');
+    size_t length = equals ? (size_t)(equals - word) : strlen(word);
+    char name[64];
+    if (length >= sizeof name)
+        return sl_err_set(err, SL_ERR_USAGE, "unknown option \"--%.64s\"", word);
+    memcpy(name, word, length);
+    name[length] = '\0';
+
+    struct value *value = options_find(options, name);
+    const char *text = equals ? equals + 1 : NULL;
+    if (!value && strncmp(name, "no-", 3) == 0 && !equals) {
+        value = options_find(options, name + 3);
+        if (value && value->option->type != SL_OPTION_BOOL)
+            value = NULL;
+        text = "off";
+    }
+    if (!value)
+        return options->lenient ? 0 : options_unknown(options, SL_ERR_USAGE, "", name, err);
+    const struct sl_option *option = value->option;
+    if (option->flags & (SL_OPTION_FILE_ONLY | SL_OPTION_SECTION))
+        return sl_err_set(err, SL_ERR_USAGE, "option \"%s\" belongs in the configuration file",
+                          option->name);
+    if (!sl_option_belongs(option, command) && !options->lenient) {
+        sl_err_set(err, SL_ERR_USAGE, "option \"--%s\" is not one of command \"%s\"", option->name,
+                   command);
+        return sl_err_hint(err, "it belongs to: %s", option->commands);
+    }
+    if (!text && option->type == SL_OPTION_BOOL)
+        text = "on";
+    if (!text && *index + 1 < argc)
+        text = argv[++*index];
+    if (!text)
+        return sl_err_set(err, SL_ERR_USAGE, "option \"--%s\" needs a value", option->name);
+    int rc = options_give(value, SOURCE_ARGS, text, false, "command line", err);
+    if (rc)
+        sl_err_prefix(err, "option \"--%s\"", option->name);
+    return rc;
+}
+
+int sl_options_parse_args(struct sl_options *options, const char *command, int argc, char **argv,
+                          const char **args, int args_max, struct sl_err *err)
+{
+    int count = 0;
+    bool only_args = false;
+    for (int i = 0; i < argc; i++) {
+        const char *word = argv[i];
+        if (!only_args && strcmp(word, "--") == 0) {
+            only_args = true;
+        } else if (!only_args && strncmp(word, "--", 2) == 0) {
+            int rc = parse_long(options, command, argv, argc, &i, err);
+            if (rc)
+                return rc;
+        } else if (!only_args && word[0] == '-' && word[1] && !options->lenient) {
+            sl_err_set(err, SL_ERR_USAGE, "unknown option \"%.64s\"", word);
+            return sl_err_hint(err, "options are written in full: --name=value");
+        } else if (count < args_max) {
+            args[count++] = word;
+        } else if (!options->lenient) {
+            return sl_err_set(err, SL_ERR_USAGE, "unexpected argument \"%.64s\"", word);
+        }
+    }
+    return count;
+}
+
+/* --- environment ----------------------------------------------------------------------------- */
+
+/* Variables of Sluice that are no options. */
+static bool is_other_variable(const char *name)
+{
+    return strncmp(name, "FAULT", 5) == 0 || strncmp(name, "LAB_", 4) == 0 ||
+           strncmp(name, "PLUGIN_PATH=", 12) == 0;
+}
+
+static int parse_variable(struct sl_options *options, const char *variable, struct sl_err *err)
+{
+    const char *equals = strchr(variable, '=');
+    char name[64];
+    size_t length = equals ? (size_t)(equals - variable) : 0;
+    if (!equals || !equals[1])
+        return 0;
+    if (length >= sizeof name)
+        return options->lenient
+                   ? 0
+                   : sl_err_set(err, SL_ERR_CONFIG,
+                                "environment: unknown option \"" ENV_PREFIX "%.64s\"", variable);
+    for (size_t i = 0; i < length; i++) {
+        char c = variable[i];
+        name[i] = c == '_' ? '-' : c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : '?';
+        if (c >= '0' && c <= '9')
+            name[i] = c;
+    }
+    name[length] = '\0';
+    struct value *value = options_find(options, name);
+    if (!value)
+        return options->lenient
+                   ? 0
+                   : options_unknown(options, SL_ERR_CONFIG, "environment: ", name, err);
+    if (value->option->flags & (SL_OPTION_FILE_ONLY | SL_OPTION_SECTION))
+        return sl_err_set(err, SL_ERR_CONFIG,
+                          "environment: option \"%s\" belongs in the "
+                          "configuration file",
+                          name);
+    int rc = options_give(value, SOURCE_ENVIRONMENT, equals + 1, true, "environment", err);
+    if (rc == SL_ERR_USAGE && err)
+        rc = err->code = SL_ERR_CONFIG;
+    if (rc)
+        sl_err_prefix(err, "environment variable " ENV_PREFIX "%.*s", (int)length, variable);
+    return rc;
+}
+
+int sl_options_parse_env(struct sl_options *options, char **environment, struct sl_err *err)
+{
+    size_t prefix = strlen(ENV_PREFIX);
+    for (char **variable = environment; *variable; variable++) {
+        if (strncmp(*variable, ENV_PREFIX, prefix) != 0 || is_other_variable(*variable + prefix))
+            continue;
+        int rc = parse_variable(options, *variable + prefix, err);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+/* --- reading --------------------------------------------------------------------------------- */
+
+static struct value *must_find(const struct sl_options *options, const char *name)
+{
+    struct value *value = options_find(options, name);
+    if (!value) {
+        fprintf(stderr, "sluice: no option is called \"%s\"\n", name);
+        abort();
+    }
+    return value;
+}
+
+const char *sl_option_string(const struct sl_options *options, const char *name)
+{
+    return must_find(options, name)->text;
+}
+
+bool sl_option_bool(const struct sl_options *options, const char *name)
+{
+    return must_find(options, name)->number != 0;
+}
+
+int64_t sl_option_int(const struct sl_options *options, const char *name)
+{
+    return must_find(options, name)->number;
+}
+
+size_t sl_option_list(const struct sl_options *options, const char *name, const char ***ret_items)
+{
+    static const char *none[] = {NULL};
+    struct value *value = must_find(options, name);
+    *ret_items = value->items ? (const char **)(void *)value->items : none;
+    return value->item_count;
+}
+
+bool sl_option_is_set(const struct sl_options *options, const char *name)
+{
+    return must_find(options, name)->source > SOURCE_DEFAULT;
+}
+
+bool sl_option_exists(const struct sl_options *options, const char *name)
+{
+    return options_find(options, name) != NULL;
+}
+
+const char *sl_option_origin(const struct sl_options *options, const char *name)
+{
+    const char *origin = must_find(options, name)->origin;
+    return origin ? origin : "default";
+}
+
+int sl_option_set(struct sl_options *options, const char *name, const char *value,
+                  const char *origin, struct sl_err *err)
+{
+    int rc = options_give(must_find(options, name), SOURCE_CODE, value, true, origin, err);
+    if (rc)
+        sl_err_prefix(err, "option \"%s\"", name);
+    return rc;
+}

@@ -1,0 +1,186 @@
+/* What the options table says to people: --help, and the OPTIONS section of a man page (scdoc(5)).
+ */
+#include "core/base/options_internal.h"
+
+#include <ctype.h>
+#include <string.h>
+
+/* --- walking in groups ----------------------------------------------------------------------- */
+
+/* The heading of each option: its own group's, or for those of some commands only, theirs. */
+struct walk {
+    const struct sl_options *options;
+    const char *command;
+    FILE *out;
+    void (*heading)(FILE *out, const char *text);
+    void (*option)(FILE *out, const struct sl_option *option);
+};
+
+static bool is_shown(const struct walk *walk, const struct sl_option *option, bool special)
+{
+    return !(option->flags & SL_OPTION_HIDDEN) && sl_option_belongs(option, walk->command) &&
+           (walk->command && option->commands) == special;
+}
+
+/* The group an option stands in: its own, or that of the options before it in the tables. */
+static const char *group_of(const struct sl_options *options, size_t index)
+{
+    for (size_t i = index + 1; i-- > 0;)
+        if (options->values[i].option->group)
+            return options->values[i].option->group;
+    return "Options";
+}
+
+static void show_group(const struct walk *walk, const char *group)
+{
+    bool any = false;
+    for (size_t i = 0; i < walk->options->value_count; i++) {
+        const struct sl_option *option = walk->options->values[i].option;
+        if (!is_shown(walk, option, false) || strcmp(group_of(walk->options, i), group) != 0)
+            continue;
+        if (!any)
+            walk->heading(walk->out, group);
+        any = true;
+        walk->option(walk->out, option);
+    }
+}
+
+static void show(const struct walk *walk)
+{
+    bool any = false;
+    for (size_t i = 0; i < walk->options->value_count; i++) {
+        const struct sl_option *option = walk->options->values[i].option;
+        if (!is_shown(walk, option, true))
+            continue;
+        if (!any) {
+            char text[80];
+            snprintf(text, sizeof text, "Options of %s", walk->command);
+            walk->heading(walk->out, text);
+        }
+        any = true;
+        walk->option(walk->out, option);
+    }
+    for (size_t i = 0; i < walk->options->value_count; i++) {
+        const char *group = group_of(walk->options, i);
+        bool first = true;
+        for (size_t j = 0; j < i && first; j++)
+            first = strcmp(group_of(walk->options, j), group) != 0;
+        if (first)
+            show_group(walk, group);
+    }
+}
+
+/* --- help ------------------------------------------------------------------------------------ */
+
+#define HELP_INDENT 30
+#define HELP_WIDTH  100
+
+static void print_wrapped(FILE *out, const char *text, int column)
+{
+    while (*text) {
+        size_t word = strcspn(text, " ");
+        if (column + 1 + (int)word > HELP_WIDTH) {
+            fprintf(out, "\n%*s", HELP_INDENT - 1, "");
+            column = HELP_INDENT - 1;
+        }
+        fprintf(out, " %.*s", (int)word, text);
+        column += 1 + (int)word;
+        text += word;
+        text += strspn(text, " ");
+    }
+}
+
+static void format_name(const struct sl_option *option, char *text, size_t room)
+{
+    const char *dashes = option->flags & (SL_OPTION_FILE_ONLY | SL_OPTION_SECTION) ? "" : "--";
+    if (option->type == SL_OPTION_BOOL)
+        snprintf(text, room, "%s%s", dashes, option->name);
+    else if (option->type == SL_OPTION_CHOICE)
+        snprintf(text, room, "%s%s=%s", dashes, option->name, option->choices);
+    else
+        snprintf(text, room, "%s%s=%s", dashes, option->name,
+                 option->value_name ? option->value_name : "VALUE");
+}
+
+static void help_heading(FILE *out, const char *text)
+{
+    fprintf(out, "\n%s:\n", text);
+}
+
+static void help_option(FILE *out, const struct sl_option *option)
+{
+    char name[160], text[600];
+    format_name(option, name, sizeof name);
+    snprintf(text, sizeof text, "%s%s%s%s%s", option->help ? option->help : "",
+             option->default_text ? " (default " : "",
+             option->default_text ? option->default_text : "", option->default_text ? ")" : "",
+             option->type == SL_OPTION_LIST ? " (may be repeated)" : "");
+    int column = fprintf(out, "  %s", name);
+    if (column >= HELP_INDENT) {
+        fputc('\n', out);
+        column = 0;
+    }
+    fprintf(out, "%*s", HELP_INDENT - 1 - column, "");
+    print_wrapped(out, text, HELP_INDENT - 1);
+    fputc('\n', out);
+}
+
+void sl_options_help(const struct sl_options *options, const char *command, FILE *out)
+{
+    show(&(struct walk){options, command, out, help_heading, help_option});
+}
+
+/* --- man page -------------------------------------------------------------------------------- */
+
+void sl_scdoc_text(const char *text, FILE *out)
+{
+    for (; *text; text++) {
+        if (strchr("\\_*#~|[]`<>", *text))
+            fputc('\\', out);
+        fputc(*text, out);
+    }
+}
+
+static void man_heading(FILE *out, const char *text)
+{
+    fputs("\n## ", out);
+    for (; *text; text++)
+        fputc(toupper((unsigned char)*text), out);
+    fputs("\n\n", out);
+}
+
+static void man_option(FILE *out, const struct sl_option *option)
+{
+    char name[160];
+    format_name(option, name, sizeof name);
+    fputc('*', out);
+    char *equals = strchr(name, '=');
+    if (equals)
+        *equals = '\0';
+    sl_scdoc_text(name, out);
+    fputc('*', out);
+    if (equals) {
+        fputs("=_", out);
+        sl_scdoc_text(equals + 1, out);
+        fputc('_', out);
+    }
+    fputs("\n\t", out);
+    sl_scdoc_text(option->help ? option->help : "", out);
+    fputs(".", out);
+    if (option->type == SL_OPTION_LIST)
+        fputs(" May be repeated.", out);
+    if (option->default_text) {
+        fputs(" Default: ", out);
+        sl_scdoc_text(option->default_text, out);
+        fputs(".", out);
+    }
+    if (option->flags & SL_OPTION_CLI_ONLY)
+        fputs(" Not in the configuration file.", out);
+    fputs("\n\n", out);
+}
+
+void sl_options_man(const struct sl_options *options, const char *command, FILE *out)
+{
+    fputs("# OPTIONS\n", out);
+    show(&(struct walk){options, command, out, man_heading, man_option});
+}
