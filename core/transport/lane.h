@@ -70,12 +70,12 @@ struct sl_local {
 };
 
 enum sl_lane_event_kind {
-    SL_LANE_READY,    /* passive end only: connected and accepted by the target; `hello` is set */
-    SL_LANE_PULLED,   /* `context` of the pull, `code` 0 or why not */
-    SL_LANE_PUSHED,   /* the source buffer may be reused; says nothing of the peer */
-    SL_LANE_NOTICED,  /* active end: a notice's buffer is free again (rarely of interest) */
-    SL_LANE_NOTICE,   /* passive end: `notice` arrived */
-    SL_LANE_CLOSED,   /* last event; `code` and lane->reason say why */
+    SL_LANE_READY,   /* passive end only, its first event: connected and accepted by the target */
+    SL_LANE_PULLED,  /* `context` of the pull, `code` 0 or why not */
+    SL_LANE_PUSHED,  /* the source buffer may be reused; says nothing of the peer */
+    SL_LANE_NOTICED, /* active end, one for each notice: it no longer counts for the depth */
+    SL_LANE_NOTICE,  /* passive end: `notice` arrived */
+    SL_LANE_CLOSED,  /* last event; `code` and lane->reason say why */
 };
 
 struct sl_lane_event {
@@ -87,12 +87,12 @@ struct sl_lane_event {
 
 /* Filled by a transport for `sluice check` and the log. */
 struct sl_lane_info {
-    char transport[16];  /* "tcp", "rdma", "local" */
-    char device[32];     /* "mlx5_0", "" for TCP */
+    char transport[16]; /* "tcp", "rdma", "local" */
+    char device[32];    /* "mlx5_0", "" for TCP */
     uint8_t port;
-    char link_layer[16]; /* "Ethernet", "InfiniBand", "iWARP", "" */
-    char gid_type[16];   /* "RoCE v2", "RoCE v1", "IB", "" */
-    uint32_t mtu;        /* path MTU in bytes, 0 unknown */
+    char link_layer[16];        /* "Ethernet", "InfiniBand", "iWARP", "" */
+    char gid_type[16];          /* "RoCE v2", "RoCE v1", "IB", "" */
+    uint32_t mtu;               /* path MTU in bytes, 0 unknown */
     char local[64], remote[64]; /* addresses with ports */
     uint16_t depth;
 };
@@ -124,14 +124,14 @@ struct sl_lane_ops {
 struct sl_lane {
     const struct sl_lane_ops *ops;
     struct sl_domain *domain;
-    int fd;         /* poll for `events_wanted`; call process() when it is ready */
+    int fd;              /* poll for `events_wanted`; call process() when it is ready */
     short events_wanted; /* POLLIN, and POLLOUT while output is stuck; may change in any call */
-    uint16_t depth; /* most pulls plus pushes in flight; notices: as many again */
-    uint16_t id;    /* number in the session, from the hello */
+    uint16_t depth;      /* most pulls plus pushes in flight; notices: as many again */
+    uint16_t id;         /* number in the session, from the hello */
     uint8_t rail_number;
     struct sl_id session; /* active end: whose lane it is, from the hello that was admitted */
-    void *user;     /* the owner's */
-    char reason[160]; /* why it closed, "" before */
+    void *user;           /* the owner's */
+    char reason[160];     /* why it closed, "" before */
 };
 
 /* Decides on a lane that asks to be let in, from its hello, before anything is allocated for it.
@@ -147,7 +147,7 @@ struct sl_connect {
     const uint8_t *hello;     /* SL_LANE_HELLO_BYTES */
     uint16_t depth;           /* wanted; clamped to what the device can */
     sl_deadline deadline;
-    int traffic_class;        /* IP TOS / traffic class 0..255, -1 leaves it alone */
+    int traffic_class; /* IP TOS / traffic class 0..255, -1 leaves it alone */
 };
 
 struct sl_rail_ops {
@@ -163,6 +163,9 @@ struct sl_rail_ops {
                    struct sl_err *err);
     int (*domain_new)(struct sl_rail *rail, struct sl_domain **ret_domain, struct sl_err *err);
     void (*domain_free)(struct sl_domain *domain); /* no lane or region of it may be left */
+    /* Any thread, also while lanes of the domain are live. The memory is borrowed. A region is
+     * freed only when no live lane can be using it: for the client when its lanes have said
+     * SL_LANE_CLOSED or were freed, for the target when no work on it is posted. */
     int (*region_new)(struct sl_domain *domain, void *start, size_t bytes, enum sl_access access,
                       struct sl_region **ret_region, struct sl_err *err);
     void (*region_free)(struct sl_region *region);
@@ -171,10 +174,10 @@ struct sl_rail_ops {
 
 struct sl_rail {
     const struct sl_rail_ops *ops;
-    bool own_sink;    /* pulls need a sink the peer could write: give each session its own */
+    bool own_sink; /* pulls need a sink the peer could write: give each session its own */
     uint16_t max_depth;
-    char label[80];   /* "rdma rxe0/1", "tcp" for logs */
-    void *user;       /* the owner's (the target keeps its shared domain and pool here) */
+    char label[80]; /* "rdma rxe0/1", "tcp" for logs */
+    void *user;     /* the owner's (the target keeps its shared domain and pool here) */
 };
 
 struct sl_domain {

@@ -1,0 +1,218 @@
+/* TCP connections: lookup, connect with a deadline, names. No frames and no TLS here. */
+#include "core/transport/net.h"
+
+#include "core/base/fault.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+int sl_net_lookup(const char *host, const char *port, struct addrinfo **ret_addresses,
+                  struct sl_err *err)
+{
+    struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
+    struct addrinfo *found;
+    int fault = sl_fault("net.lookup");
+    int rc = fault ? EAI_AGAIN : getaddrinfo(host, port, &hints, &found);
+    if (rc == EAI_SYSTEM)
+        return sl_err_sys(err, SL_ERR_CONNECT, errno, "could not look up \"%s\" port \"%s\"", host,
+                          port);
+    if (rc)
+        return sl_err_set(err, rc == EAI_MEMORY ? SL_ERR_NO_MEMORY : SL_ERR_CONNECT,
+                          "could not look up \"%s\" port \"%s\": %s", host, port, gai_strerror(rc));
+    *ret_addresses = found;
+    return 0;
+}
+
+const char *sl_net_name(const struct sockaddr *address, socklen_t bytes,
+                        char name[SL_NET_NAME_BYTES])
+{
+    char host[NI_MAXHOST], port[NI_MAXSERV];
+    if (getnameinfo(address, bytes, host, sizeof host, port, sizeof port,
+                    NI_NUMERICHOST | NI_NUMERICSERV))
+        return strcpy(name, "?");
+    bool bracket = address->sa_family == AF_INET6;
+    int used = snprintf(name, SL_NET_NAME_BYTES, bracket ? "[%s]:%s" : "%s:%s", host, port);
+    return used < 0 ? strcpy(name, "?") : name;
+}
+
+static const char *name_by(int (*get)(int, struct sockaddr *, socklen_t *), int fd, char *name)
+{
+    struct sockaddr_storage address;
+    socklen_t bytes = sizeof address;
+    if (get(fd, (struct sockaddr *)&address, &bytes))
+        return strcpy(name, "?");
+    return sl_net_name((struct sockaddr *)&address, bytes, name);
+}
+
+const char *sl_net_local_name(int fd, char name[SL_NET_NAME_BYTES])
+{
+    return name_by(getsockname, fd, name);
+}
+
+const char *sl_net_peer_name(int fd, char name[SL_NET_NAME_BYTES])
+{
+    return name_by(getpeername, fd, name);
+}
+
+int sl_net_prepare(int fd, struct sl_err *err)
+{
+    int on = 1, flags = fcntl(fd, F_GETFL);
+    if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) || fcntl(fd, F_SETFD, FD_CLOEXEC))
+        return sl_err_sys(err, SL_ERR_CONNECT, errno, "could not make a socket non-blocking");
+    /* Frames are written whole; Nagle would hold back the last part of each (tcp(7)). Fails on
+     * socket pairs of tests, which have no such delay. */
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    return 0;
+}
+
+/* Waits until `events`; 0, SL_ERR_TIMEOUT or SL_ERR_CONNECT with errno set. */
+static int wait_for(int fd, short events, sl_deadline deadline)
+{
+    struct pollfd poller = {.fd = fd, .events = events};
+    for (;;) {
+        int rc = poll(&poller, 1, sl_deadline_poll_ms(deadline));
+        if (rc > 0)
+            return 0;
+        if (rc < 0 && errno != EINTR)
+            return SL_ERR_CONNECT;
+        if (rc == 0 && sl_deadline_passed(deadline))
+            return SL_ERR_TIMEOUT;
+    }
+}
+
+static int bind_to(int fd, int family, const char *address, struct sl_err *err)
+{
+    struct addrinfo hints = {
+        .ai_family = family, .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICHOST};
+    struct addrinfo *found;
+    int rc = getaddrinfo(address, NULL, &hints, &found);
+    if (rc)
+        return sl_err_set(err, SL_ERR_CONFIG, "could not bind to \"%s\": %s", address,
+                          gai_strerror(rc));
+    rc = bind(fd, found->ai_addr, found->ai_addrlen) ? errno : 0;
+    freeaddrinfo(found);
+    if (rc)
+        return sl_err_sys(err, SL_ERR_CONNECT, rc, "could not bind to \"%s\"", address);
+    return 0;
+}
+
+static int set_traffic_class(int fd, int family, int traffic_class, struct sl_err *err)
+{
+    int rc = family == AF_INET6
+                 ? setsockopt(fd, IPPROTO_IPV6, IPV6_TCLASS, &traffic_class, sizeof traffic_class)
+                 : setsockopt(fd, IPPROTO_IP, IP_TOS, &traffic_class, sizeof traffic_class);
+    if (rc)
+        return sl_err_sys(err, SL_ERR_CONFIG, errno, "could not set traffic class %d",
+                          traffic_class);
+    return 0;
+}
+
+/* connect(2) on a non-blocking socket, then the wait for its outcome. */
+static int finish_connect(int fd, const struct addrinfo *address, const char *name,
+                          sl_deadline deadline, struct sl_err *err)
+{
+    int sys = sl_fault("net.connect");
+    if (!sys && connect(fd, address->ai_addr, address->ai_addrlen))
+        sys = errno;
+    if (sys == EINPROGRESS || sys == EINTR) {
+        int rc = wait_for(fd, POLLOUT, deadline);
+        if (rc == SL_ERR_TIMEOUT)
+            return sl_err_set(err, rc, "could not connect to %s: no answer in time", name);
+        socklen_t bytes = sizeof sys;
+        if (rc || getsockopt(fd, SOL_SOCKET, SO_ERROR, &sys, &bytes))
+            sys = errno;
+    }
+    if (sys)
+        return sl_err_sys(err, SL_ERR_CONNECT, sys, "could not connect to %s", name);
+    return 0;
+}
+
+static int connect_one(const struct addrinfo *address, const struct sl_net_connect *to,
+                       sl_deadline deadline, int *ret_fd, struct sl_err *err)
+{
+    char name[SL_NET_NAME_BYTES];
+    sl_net_name(address->ai_addr, address->ai_addrlen, name);
+    int sys = sl_fault("net.socket");
+    int fd = sys ? -1 : socket(address->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return sl_err_sys(err, SL_ERR_CONNECT, sys ? sys : errno, "could not make a socket for %s",
+                          name);
+    int rc = sl_net_prepare(fd, err);
+    if (!rc && to->traffic_class >= 0)
+        rc = set_traffic_class(fd, address->ai_family, to->traffic_class, err);
+    if (!rc && to->bind_address)
+        rc = bind_to(fd, address->ai_family, to->bind_address, err);
+    if (!rc)
+        rc = finish_connect(fd, address, name, deadline, err);
+    if (rc)
+        close(fd);
+    else
+        *ret_fd = fd;
+    return rc;
+}
+
+int sl_net_connect(const struct addrinfo *addresses, const struct sl_net_connect *to, int *ret_fd,
+                   struct sl_err *err)
+{
+    unsigned left = 0;
+    for (const struct addrinfo *address = addresses; address; address = address->ai_next)
+        left++;
+    int rc = sl_err_set(err, SL_ERR_CONNECT, "no address is known for \"%s\"", to->host);
+    for (const struct addrinfo *address = addresses; address; address = address->ai_next, left--) {
+        uint64_t now = sl_now_ns();
+        if (now >= to->deadline)
+            return sl_err_set(err, SL_ERR_TIMEOUT, "could not connect to \"%s\" port %s in time",
+                              to->host, to->port);
+        rc = connect_one(address, to, now + (to->deadline - now) / left, ret_fd, err);
+        if (!rc)
+            return 0;
+    }
+    return rc;
+}
+
+static int transfer_all(int fd, bool is_send, uint8_t *data, size_t bytes, const char *peer,
+                        sl_deadline deadline, struct sl_err *err)
+{
+    size_t done = 0;
+    while (done < bytes) {
+        int sys = sl_fault(is_send ? "net.send" : "net.recv");
+        ssize_t n = sys       ? -1
+                    : is_send ? send(fd, data + done, bytes - done, MSG_NOSIGNAL)
+                              : recv(fd, data + done, bytes - done, 0);
+        sys = sys ? sys : errno;
+        if (n > 0) {
+            done += (size_t)n;
+        } else if (n == 0) {
+            return sl_err_set(err, SL_ERR_CLOSED, "%s closed the connection", peer);
+        } else if (sys == EAGAIN) {
+            int rc = wait_for(fd, is_send ? POLLOUT : POLLIN, deadline);
+            if (rc == SL_ERR_TIMEOUT)
+                return sl_err_set(err, rc, "%s does not answer", peer);
+            if (rc)
+                return sl_err_sys(err, SL_ERR_CLOSED, errno, "connection to %s lost", peer);
+        } else if (sys != EINTR) {
+            return sl_err_sys(err, SL_ERR_CLOSED, sys, "connection to %s lost", peer);
+        }
+    }
+    return 0;
+}
+
+int sl_net_send_all(int fd, const void *data, size_t bytes, const char *peer, sl_deadline deadline,
+                    struct sl_err *err)
+{
+    /* transfer_all() does not write through `data` when it sends */
+    return transfer_all(fd, true, (uint8_t *)(uintptr_t)data, bytes, peer, deadline, err);
+}
+
+int sl_net_receive_all(int fd, void *data, size_t bytes, const char *peer, sl_deadline deadline,
+                       struct sl_err *err)
+{
+    return transfer_all(fd, false, data, bytes, peer, deadline, err);
+}

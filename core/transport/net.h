@@ -1,0 +1,52 @@
+/* TCP connections, as the lanes and the control connection need them: looked up, connected with a
+ * deadline, named for messages.
+ */
+#ifndef SL_TRANSPORT_NET_H
+#define SL_TRANSPORT_NET_H
+
+#include "core/base/clock.h"
+#include "core/base/err.h"
+
+#include <stddef.h>
+#include <sys/socket.h>
+
+#define SL_NET_NAME_BYTES 64 /* "[2001:db8::1%eth0]:65535" with its NUL fits */
+
+struct addrinfo;
+
+struct sl_net_connect {
+    const char *host, *port;  /* what the addresses were looked up for; for messages */
+    const char *bind_address; /* numeric, or NULL */
+    sl_deadline deadline;
+    int traffic_class; /* 0..255, -1 leaves it alone */
+};
+
+/* Addresses of a stream service, IPv4 and IPv6; returns owned, freed with freeaddrinfo(). A
+ * numeric host needs no wait. A name blocks as long as the system's resolver does
+ * (resolv.conf(5): timeout × attempts for each server), which no deadline can shorten. */
+int sl_net_lookup(const char *host, const char *port, struct addrinfo **ret_addresses,
+                  struct sl_err *err);
+
+/* Tries the addresses in their order until one answers; each gets its share of what is left of
+ * the time. Blocks until the deadline at most. Returns in `*ret_fd` a connected socket:
+ * non-blocking, close-on-exec, without Nagle's delay. SL_ERR_CONNECT, SL_ERR_TIMEOUT. */
+int sl_net_connect(const struct addrinfo *addresses, const struct sl_net_connect *to, int *ret_fd,
+                   struct sl_err *err);
+
+/* Send or receive exactly `bytes`, waiting until the deadline at most. SL_ERR_CLOSED,
+ * SL_ERR_TIMEOUT; `peer` is for the message. */
+int sl_net_send_all(int fd, const void *data, size_t bytes, const char *peer, sl_deadline deadline,
+                    struct sl_err *err);
+int sl_net_receive_all(int fd, void *data, size_t bytes, const char *peer, sl_deadline deadline,
+                       struct sl_err *err);
+
+/* What an accepted socket needs to be like one of sl_net_connect(). */
+int sl_net_prepare(int fd, struct sl_err *err);
+
+/* "10.0.0.1:7430", "[::1]:7430"; "?" if it cannot be told. Return `name`. */
+const char *sl_net_name(const struct sockaddr *address, socklen_t bytes,
+                        char name[SL_NET_NAME_BYTES]);
+const char *sl_net_local_name(int fd, char name[SL_NET_NAME_BYTES]);
+const char *sl_net_peer_name(int fd, char name[SL_NET_NAME_BYTES]);
+
+#endif
