@@ -120,7 +120,7 @@ uint8_t *sl_memory_reach(struct sl_domain *base, uint32_t key, uint64_t offset, 
     uint8_t *reached = NULL;
     pthread_mutex_lock(&domain->lock);
     const struct region *region = find(domain, key);
-    if (region && region->access == access && bytes <= region->region.bytes &&
+    if (region && (region->access & access) && bytes <= region->region.bytes &&
         offset <= region->region.bytes - bytes)
         reached = region->region.start + offset;
     pthread_mutex_unlock(&domain->lock);

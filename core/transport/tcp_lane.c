@@ -147,6 +147,7 @@ int tcp_lane_new(int fd, struct sl_domain *domain, const struct sl_lane_hello *h
                                  .fd = fd,
                                  .depth = depth,
                                  .id = hello->lane,
+                                 .session = hello->session,
                                  .rail_number = hello->rail};
     tcp->is_active = is_active;
     tcp->ready_due = !is_active;
