@@ -122,9 +122,12 @@ static int check_int(const char *text, int64_t *ret_number, struct sl_err *err)
 static int check_choice(const struct sl_option *option, const char *text, struct sl_err *err)
 {
     size_t length = strlen(text);
-    for (const char *at = option->choices; at; at = strchr(at, '|') ? strchr(at, '|') + 1 : NULL)
-        if (strncmp(at, text, length) == 0 && (at[length] == '|' || !at[length]) && length)
+    for (const char *at = option->choices; *at;) {
+        size_t choice = strcspn(at, "|");
+        if (choice == length && memcmp(at, text, length) == 0)
             return 0;
+        at += choice + (at[choice] == '|');
+    }
     return sl_err_set(err, SL_ERR_USAGE, "\"%.64s\" is not one of %s", text, option->choices);
 }
 

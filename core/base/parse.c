@@ -54,8 +54,11 @@ static bool parse_number_with_unit(const char *text, const struct unit *units, i
         at++;
     for (; units->name; units++)
         if (strcasecmp(at, units->name) == 0)
-            return !__builtin_mul_overflow(value, units->factor, ret_value);
-    return false;
+            break;
+    if (!units->name || __builtin_mul_overflow(value, units->factor, &value))
+        return false;
+    *ret_value = value;
+    return true;
 }
 
 int sl_parse_bytes(const char *text, int64_t *ret_bytes, struct sl_err *err)
