@@ -1,0 +1,130 @@
+/* stanza-create: says whose WAL and backups the stanza will hold. The same system again is
+ * success, another is refused; what pg_upgrade makes of a cluster is stanza-upgrade's (not yet). */
+#include "core/base/alloc.h"
+#include "core/base/log.h"
+#include "postgres/commands.h"
+#include "postgres/control_file.h"
+#include "postgres/db.h"
+#include "postgres/repository.h"
+#include "postgres/signals.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static int ask_folder(const struct sl_invocation *invocation, sl_deadline deadline,
+                      struct sl_stanza_life *life, struct sl_err *err)
+{
+    const char *folder = sl_option_string(invocation->options, "pg-path");
+    struct sl_pg_control control;
+    if (!folder)
+        return sl_err_set(err, SL_ERR_USAGE, "--no-online needs --pg-path");
+    int rc = sl_pg_control_read(folder, deadline, NULL, &control, err);
+    if (!rc)
+        rc = sl_pg_version_read(folder, life->version, err);
+    if (!rc)
+        snprintf(life->id, sizeof life->id, "%llu", (unsigned long long)control.system_id);
+    return rc;
+}
+
+static int ask_server(const struct sl_invocation *invocation, sl_deadline deadline,
+                      struct sl_stanza_life *life, struct sl_err *err)
+{
+    struct sl_pg_db *db = NULL;
+    struct sl_pg_server server;
+    int rc = sl_pg_db_connect(invocation, deadline, &db, err);
+    if (rc) {
+        if (sl_option_string(invocation->options, "pg-path"))
+            sl_err_hint(err, "with --no-online the data directory is read instead");
+        return rc;
+    }
+    rc = sl_pg_db_server(db, deadline, &server, err);
+    if (!rc) {
+        snprintf(life->id, sizeof life->id, "%llu", (unsigned long long)server.system_id);
+        snprintf(life->version, sizeof life->version, "%s", server.version);
+    }
+    sl_pg_db_close(db);
+    return rc;
+}
+
+static int compare(const struct sl_pg_repository *repository, const struct sl_stanza_life *life,
+                   const char *name, struct sl_err *err)
+{
+    const struct sl_stanza *stanza = &repository->stanza;
+    const struct sl_stanza_life *current = &stanza->lives[stanza->life_count - 1];
+    if (!strcmp(current->id, life->id))
+        return 0;
+    sl_err_set(err, SL_ERR_MISMATCH,
+               "stanza \"%s\" is of system identifier %s (PostgreSQL %s), not of %s", name,
+               current->id, current->version, life->id);
+    sl_err_hint(err, "another cluster needs a stanza of another name");
+    return SL_ERR_MISMATCH;
+}
+
+static int write_stanza(struct sl_pg_repository *repository, const struct sl_stanza_life *life,
+                        sl_deadline deadline, struct sl_err *err)
+{
+    struct sl_stanza *stanza = sl_calloc(1, sizeof *stanza);
+    SL_CLEANUP_FREE char *json = NULL;
+    struct sl_stored stored;
+    if (!stanza)
+        return sl_err_set(err, SL_ERR_NO_MEMORY, "out of memory");
+    snprintf(stanza->engine, sizeof stanza->engine, "%s", SL_PG_ENGINE);
+    stanza->life_count = 1;
+    stanza->lives[0] = *life;
+    int rc = sl_stanza_encode(stanza, &json, err);
+    sl_free(stanza);
+    return rc ? rc
+              : sl_client_put(repository->client, SL_PG_STANZA_OBJECT, json, strlen(json), deadline,
+                              &stored, err);
+}
+
+static int create(struct sl_pg_repository *repository, const struct sl_stanza_life *life,
+                  const char *name, sl_deadline deadline, bool *ret_created, struct sl_err *err)
+{
+    if (repository->stanza.life_count)
+        return compare(repository, life, name, err);
+    int rc = write_stanza(repository, life, deadline, err);
+    if (!rc) {
+        *ret_created = true;
+        return 0;
+    }
+    if (rc != SL_ERR_EXISTS)
+        return rc;
+    rc = sl_pg_repository_stanza(repository, deadline, err); /* another one was faster */
+    return rc < 0 ? rc : compare(repository, life, name, err);
+}
+
+static void report(const struct sl_invocation *invocation, const struct sl_stanza_life *life,
+                   bool created)
+{
+    sl_log(SL_LOG_INFO, "postgres", "stanza \"%s\" %s: PostgreSQL %s, system identifier %s",
+           invocation->stanza, created ? "created" : "is there already", life->version, life->id);
+    if (!invocation->result)
+        return;
+    json_object_set_new(invocation->result, "stanza", json_string(invocation->stanza));
+    json_object_set_new(invocation->result, "created", json_boolean(created));
+    json_object_set_new(invocation->result, "system_id", json_string(life->id));
+    json_object_set_new(invocation->result, "pg_version", json_string(life->version));
+}
+
+int sl_pg_stanza_create(struct sl_invocation *invocation, struct sl_err *err)
+{
+    sl_deadline deadline =
+        sl_deadline_in_ms((uint64_t)sl_option_int(invocation->options, "timeout"));
+    struct sl_stanza_life life = {.created_ns = sl_wall_ns()};
+    struct sl_pg_repository repository;
+    bool created = false;
+    sl_pg_signals_install(sl_code_exit(SL_ERR_CANCELLED), 0);
+    int rc = sl_option_bool(invocation->options, "online")
+                 ? ask_server(invocation, deadline, &life, err)
+                 : ask_folder(invocation, deadline, &life, err);
+    if (!rc)
+        rc = sl_pg_repository_open(invocation, true, false, deadline, &repository, err);
+    if (rc)
+        return rc;
+    rc = create(&repository, &life, invocation->stanza, deadline, &created, err);
+    sl_pg_repository_close(&repository);
+    if (!rc)
+        report(invocation, &life, created);
+    return rc;
+}
