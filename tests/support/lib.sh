@@ -92,3 +92,24 @@ stop_target() { # by SIGTERM, and wait
 }
 # the client's options for a target on $port
 remote() { echo "--repo-host=localhost:$port --tls-cert=$work/pki/db1.crt --tls-key=$work/pki/db1.key --tls-ca=$work/pki/ca.crt"; }
+
+# --- archives without a server ----------------------------------------------------------------
+# fake_cluster: a data directory of a real initdb (1 MB segments) in $work/data that never runs; sets
+# system_id. Commands can archive for it.
+fake_cluster() {
+  [ -d "$work/data" ] || {
+    mkdir -p "$work/data"
+    if [ "$(id -u)" = 0 ]; then
+      chown postgres: "$work/data"
+      (cd / && setpriv --reuid=postgres --regid=postgres --init-groups initdb -D "$work/data" --wal-segsize=1 -A trust --no-sync >/dev/null)
+    else
+      initdb -D "$work/data" --wal-segsize=1 -A trust --no-sync >/dev/null
+    fi
+  }
+  system_id=$(LC_ALL=C pg_controldata "$work/data" | sed -n 's/^Database system identifier: *//p')
+}
+# make_wal DIR FIRST COUNT [SEED]: segments of 1 MB for the fake cluster
+make_wal() {
+  mkdir -p "$1"
+  "$SLUICE_ROOT/tests/support/make_wal.py" "$1" "$system_id" 1048576 "${@:2}"
+}

@@ -1,0 +1,52 @@
+# shellcheck shell=bash
+# Throw-away PostgreSQL clusters for the test scripts. Source after lib.sh.
+#
+# new_cluster NAME [VERSION]: makes, configures (archive_command to $work/repo, or to what
+# NAME_repo_options says) and starts one; sets NAME_conn ("-h … -p … -U postgres -d postgres"),
+# NAME_data, NAME_port and the functions NAME_sluice (sluice with its options, as the server's user)
+# and NAME_psql. Everything is ended at exit.
+pg_user=
+[ "$(id -u)" != 0 ] || pg_user=postgres
+chmod 755 "$work"
+as_pg() {
+  if [ -n "$pg_user" ]; then
+    (cd "$work" && setpriv --reuid=postgres --regid=postgres --init-groups env HOME="$work" "$@")
+  else
+    (cd "$work" && "$@")
+  fi
+}
+new_cluster() {
+  local name=$1 bin=/usr/lib/postgresql/${2:-15}/bin data=$work/$1-data socket=$work/$1-socket cport
+  cport=$(free_port)
+  mkdir -p "$socket" "$work/repo" "$data"
+  [ -z "$pg_user" ] || chown postgres: "$data" "$socket" "$work/repo" "$work"
+  as_pg "$bin/initdb" -D "$data" -k -A trust -U postgres --locale=C.UTF-8 --no-sync ${initdb_options:-} >/dev/null
+  local repo_var=${name}_repo_options
+  cat >"$work/$name.conf" <<EOF
+[global]
+${!repo_var:-repo-path = $work/repo}
+
+[${stanza:-main}]
+pg-path = $data
+pg-host = $socket
+pg-port = $cport
+pg-user = postgres
+EOF
+  cat >>"$data/postgresql.conf" <<EOF
+listen_addresses = ''
+unix_socket_directories = '$socket'
+port = $cport
+archive_mode = on
+archive_command = '$SLUICE_BUILD/bin/sluice --config=$work/$name.conf archive-push %p'
+fsync = off
+max_wal_size = 256MB
+EOF
+  at_exit+=("as_pg $bin/pg_ctl -D '$data' -m immediate -w stop >/dev/null 2>&1")
+  as_pg "$bin/pg_ctl" -D "$data" -l "$work/$name-server.log" -w start >/dev/null || { cat "$work/$name-server.log"; die "$name did not start"; }
+  printf -v "${name}_conn" '%s' "-h $socket -p $cport -U postgres -d postgres"
+  printf -v "${name}_data" '%s' "$data"
+  printf -v "${name}_port" '%s' "$cport"
+  eval "${name}_sluice() { as_pg sluice --config='$work/$name.conf' \"\$@\"; }"
+  eval "${name}_psql() { as_pg '$bin/psql' -X -q -A -t -v ON_ERROR_STOP=1 -h '$socket' -p $cport -U postgres -d postgres \"\$@\"; }"
+}
+stop_cluster() { as_pg "/usr/lib/postgresql/${2:-15}/bin/pg_ctl" -D "$work/$1-data" -m "${3:-fast}" -w stop >/dev/null; }
