@@ -17,10 +17,12 @@
  *
  * After a failed file sync the temporary is worthless (the kernel may have dropped the pages and
  * cleared the error): the object is rewritten from its source, never synced again. After a failed
- * folder sync the store refuses writes until reopened (store->poisoned).
+ * folder sync, and after a failed settle(), the store refuses writes until reopened
+ * (store->poisoned).
  *
  * Names are relative paths, components of 1..255 bytes from [A-Za-z0-9._+=@:-] (no component
- * begins with '.'), at most SL_NAME_MAX in all: sl_store_name_check(). Folders are made as needed.
+ * begins with '.'), shorter than SL_STORE_NAME_MAX in all: sl_store_name_check(). Every function
+ * that takes a name checks it. Folders are made as needed.
  *
  * Threads: every function may be called from any thread, but one sl_file or sl_store_queue is used
  * by one thread at a time. Functions block on the disk, but those of sl_store_queue.
@@ -36,7 +38,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define SL_STORE_ALIGN 4096u
+#define SL_STORE_ALIGN    4096u
+#define SL_STORE_NAME_MAX 576 /* with the NUL; a stanza, '/', and a name of the wire */
 
 #define SL_STORE_CAN_GROW 0x1u /* has growing objects (none in version 0.1) */
 
@@ -51,14 +54,14 @@ struct sl_publish {
     struct sl_file *file; /* borrows; after publish() only sl_file_close() is allowed on it */
     const char *name;     /* borrows */
     enum sl_publish_result result;
-    struct sl_err err;    /* when FAILED */
+    struct sl_err err; /* when FAILED */
 };
 
 /* What a queue finished. */
 struct sl_store_done {
     uint64_t context;
-    int code;     /* 0 or why not */
-    int sys;      /* errno of a failure */
+    int code; /* 0 or why not */
+    int sys;  /* errno of a failure */
 };
 
 struct sl_store_ops {
@@ -92,23 +95,27 @@ struct sl_store_ops {
                 void *arg, struct sl_err *err);
     int (*space)(struct sl_store *store, uint64_t *ret_free, uint64_t *ret_total,
                  struct sl_err *err);
-    /* Deletes a name (role "expire"). 0 also when it is not there. */
+    /* Deletes a name or an empty folder (role "expire"). 0 also when it is not there;
+     * SL_ERR_NOT_EMPTY. Not synced: after a power cut the name may be there again, but later
+     * changes are not there without earlier ones. */
     int (*remove)(struct sl_store *store, const char *name, struct sl_err *err);
-    /* Removes named temporaries older than `age_ns`. */
+    /* Removes named temporaries not written to for `age_ns`. */
     int (*sweep)(struct sl_store *store, uint64_t age_ns, uint64_t *ret_removed,
                  struct sl_err *err);
 
     /* Asynchronous writes and reads for one event loop (posix: io_uring, else a helper thread).
-     * `fd` of the queue polls readable when reap() has something. Memory must stay until reaped.
-     * submit functions: 0 or SL_ERR_BUSY when `depth` are in flight. Queue writes need not be
-     * aligned; aligned ones are direct. */
+     * `fd` of the queue polls readable when reap() has something. Memory must stay until reaped,
+     * and the file open. Nothing is sure to begin before flush(); reap() continues what was cut
+     * short and returns how many ended, in any order. Submit functions: 0, or SL_ERR_BUSY when
+     * `depth` are in flight, or SL_ERR_SYNC on a poisoned store. Queue writes need not be aligned;
+     * aligned ones are direct. A read behind the file's end is SL_ERR_FORMAT. */
     int (*queue_new)(struct sl_store *store, unsigned depth, struct sl_store_queue **ret_queue,
                      struct sl_err *err);
     void (*queue_free)(struct sl_store_queue *queue); /* waits for what is in flight */
     int (*queue_write)(struct sl_store_queue *queue, struct sl_file *file, const void *bytes,
                        size_t count, uint64_t offset, uint64_t context);
-    int (*queue_read)(struct sl_store_queue *queue, struct sl_file *file, void *bytes,
-                      size_t count, uint64_t offset, uint64_t context);
+    int (*queue_read)(struct sl_store_queue *queue, struct sl_file *file, void *bytes, size_t count,
+                      uint64_t offset, uint64_t context);
     int (*queue_flush)(struct sl_store_queue *queue); /* hand submissions to the kernel */
     size_t (*queue_reap)(struct sl_store_queue *queue, struct sl_store_done *done, size_t max);
 };
@@ -116,9 +123,14 @@ struct sl_store_ops {
 struct sl_store {
     const struct sl_store_ops *ops;
     unsigned caps;
-    char label[256];  /* "posix /var/lib/sluice" for messages */
-    bool poisoned;    /* a folder sync failed; writes are refused (read with sl_store_poisoned) */
+    char label[256]; /* "posix /var/lib/sluice" for messages */
+    bool poisoned;   /* a folder sync failed; writes are refused (read with sl_store_poisoned) */
 };
+
+static inline bool sl_store_poisoned(const struct sl_store *store)
+{
+    return __atomic_load_n(&store->poisoned, __ATOMIC_ACQUIRE);
+}
 
 struct sl_file {
     struct sl_store *store;
@@ -135,9 +147,14 @@ struct sl_store_queue {
 int sl_store_name_check(const char *name, bool allow_empty, struct sl_err *err);
 
 /* The posix driver on the folder `path`. `create` makes the folder (and parents) if it is not
- * there. Fault points: posix.open posix.tmpfile posix.pwrite posix.fdatasync posix.link
- * posix.mkdir posix.syncdir (folder of the name) posix.syncparent (a new parent's own parent)
- * posix.settle_file posix.settle_dir posix.pread. */
+ * there. SL_ERR_OPEN when it is not there or cannot be used. Freed with ops->free, after its files
+ * and queues.
+ *
+ * Fault points: posix.open (a file, a folder) posix.tmpfile posix.named (a named temporary)
+ * posix.direct (its second descriptor, for O_DIRECT) posix.pwrite posix.truncate posix.fdatasync
+ * posix.mkdir posix.link posix.stat posix.syncdir (folder of the name) posix.syncparent (the folder
+ * that holds a folder's entry) posix.settle_file posix.settle_dir posix.pread posix.seek posix.list
+ * posix.space posix.unlink posix.uring posix.eventfd. `skip` at a sync pretends it was done. */
 int sl_store_posix_open(const char *path, bool create, struct sl_store **ret_store,
                         struct sl_err *err);
 
