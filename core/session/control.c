@@ -72,6 +72,8 @@ int sl_control_new(int fd, SSL *ssl, bool server, struct sl_control **ret_contro
     atomic_init(&control->sent_ns, sl_now_ns());
     pthread_mutex_init(&control->lock, NULL);
     snprintf(control->address, sizeof control->address, "local");
+    if (ssl)
+        SSL_set_app_data(ssl, control);
     int rc = watch(control, err);
     if (!rc && !ssl)
         rc = open_up(control, err);

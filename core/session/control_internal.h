@@ -35,7 +35,8 @@ struct sl_control {
     enum sl_control_state state; /* owner's; senders look at `lost` */
     struct sl_err failure;       /* once ENDED or BROKEN */
     sl_deadline handshake_by;
-    char expected[256]; /* client: the name asked for */
+    char expected[256];      /* client: the name asked for */
+    char refused_names[256]; /* and those of a certificate that does not have it */
     char peer[64], address[96], peer_ip[64];
     uint8_t secret[32]; /* of a pair */
 

@@ -98,6 +98,52 @@ static BIO *bio_on(int fd)
     return bio;
 }
 
+/* --- a certificate's names -------------------------------------------------------------------- */
+
+/* The names a certificate is for, for a message: "a, b, 10.0.0.1". */
+static void list_names(const X509 *certificate, char *text, size_t room)
+{
+    GENERAL_NAMES *names = X509_get_ext_d2i(certificate, NID_subject_alt_name, NULL, NULL);
+    size_t used = 0;
+    text[0] = '\0';
+    for (int i = 0; i < sk_GENERAL_NAME_num(names) && used < room; i++) {
+        const GENERAL_NAME *name = sk_GENERAL_NAME_value(names, i);
+        char one[128] = "";
+        if (name->type == GEN_DNS) {
+            int length = ASN1_STRING_length(name->d.dNSName);
+            snprintf(one, sizeof one, "%.*s", length,
+                     (const char *)ASN1_STRING_get0_data(name->d.dNSName));
+        } else if (name->type == GEN_IPADD) {
+            int length = ASN1_STRING_length(name->d.iPAddress);
+            inet_ntop(length == 4 ? AF_INET : AF_INET6, ASN1_STRING_get0_data(name->d.iPAddress),
+                      one, sizeof one);
+        }
+        for (char *c = one; *c; c++)
+            if ((unsigned char)*c < ' ' || (unsigned char)*c >= 0x7f)
+                *c = '?';
+        int n = *one ? snprintf(text + used, room - used, "%s%s", used ? ", " : "", one) : 0;
+        used += n > 0 ? (size_t)n : 0;
+    }
+    GENERAL_NAMES_free(names);
+    if (!text[0])
+        snprintf(text, room, "no name at all");
+}
+
+/* OpenSSL forgets a certificate that it refused (statem_clnt.c keeps the chain only after it was
+ * verified), so the names for the message are noted here. Decides nothing. */
+static int note_names(int ok, X509_STORE_CTX *context)
+{
+    int why = X509_STORE_CTX_get_error(context);
+    if (ok || (why != X509_V_ERR_HOSTNAME_MISMATCH && why != X509_V_ERR_IP_ADDRESS_MISMATCH))
+        return ok;
+    SSL *ssl = X509_STORE_CTX_get_ex_data(context, SSL_get_ex_data_X509_STORE_CTX_idx());
+    struct sl_control *control = ssl ? SSL_get_app_data(ssl) : NULL;
+    const X509 *certificate = X509_STORE_CTX_get0_cert(context);
+    if (control && certificate)
+        list_names(certificate, control->refused_names, sizeof control->refused_names);
+    return ok;
+}
+
 /* --- a program's certificates ---------------------------------------------------------------- */
 
 const char *sl_tls_reason(void)
@@ -195,7 +241,7 @@ static int load_files(SSL_CTX *context, const struct sl_tls_files *files, struct
 static int set_rules(SSL_CTX *context, bool server, struct sl_err *err)
 {
     SSL_CTX_set_default_passwd_cb(context, no_passphrase);
-    SSL_CTX_set_verify(context, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
+    SSL_CTX_set_verify(context, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, note_names);
     SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
     /* no resumption: each session is authenticated anew, and the exporter's secret is its own */
     SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
@@ -334,42 +380,12 @@ int sl_tls_peer_name(SSL *ssl, char *name, size_t room, struct sl_err *err)
     return 0;
 }
 
-/* The names a certificate is for, for a message: "a, b, 10.0.0.1". */
-static void list_names(const X509 *certificate, char *text, size_t room)
-{
-    GENERAL_NAMES *names = X509_get_ext_d2i(certificate, NID_subject_alt_name, NULL, NULL);
-    size_t used = 0;
-    text[0] = '\0';
-    for (int i = 0; i < sk_GENERAL_NAME_num(names) && used < room; i++) {
-        const GENERAL_NAME *name = sk_GENERAL_NAME_value(names, i);
-        char one[128] = "";
-        if (name->type == GEN_DNS) {
-            int length = ASN1_STRING_length(name->d.dNSName);
-            snprintf(one, sizeof one, "%.*s", length,
-                     (const char *)ASN1_STRING_get0_data(name->d.dNSName));
-        } else if (name->type == GEN_IPADD) {
-            int length = ASN1_STRING_length(name->d.iPAddress);
-            inet_ntop(length == 4 ? AF_INET : AF_INET6, ASN1_STRING_get0_data(name->d.iPAddress),
-                      one, sizeof one);
-        }
-        for (char *c = one; *c; c++)
-            if ((unsigned char)*c < ' ' || (unsigned char)*c >= 0x7f)
-                *c = '?';
-        int n = *one ? snprintf(text + used, room - used, "%s%s", used ? ", " : "", one) : 0;
-        used += n > 0 ? (size_t)n : 0;
-    }
-    GENERAL_NAMES_free(names);
-    if (!text[0])
-        snprintf(text, room, "no name at all");
-}
-
 /* --- what went wrong ------------------------------------------------------------------------- */
 
 /* We refused the peer's certificate. */
 static int explain_verify(const struct sl_control *control, long why, struct sl_err *err)
 {
     const char *at = control->address;
-    char names[256];
     switch (why) {
     case X509_V_ERR_CERT_HAS_EXPIRED:
         sl_err_set(err, SL_ERR_CRYPTO, "the certificate of %s has expired", at);
@@ -387,17 +403,11 @@ static int explain_verify(const struct sl_control *control, long why, struct sl_
                    "the certificate of %s was issued by an authority that is not ours", at);
         return sl_err_hint(err, "both sides need certificates of the same ca.crt (tls-ca)");
     case X509_V_ERR_HOSTNAME_MISMATCH:
-    case X509_V_ERR_IP_ADDRESS_MISMATCH: {
-        const X509 *certificate = SSL_get0_peer_certificate(control->ssl);
-        if (certificate)
-            list_names(certificate, names, sizeof names);
-        else
-            snprintf(names, sizeof names, "other names");
-        sl_err_set(err, SL_ERR_CRYPTO, "the certificate of %s is for %s, not for \"%s\"", at, names,
-                   control->expected);
+    case X509_V_ERR_IP_ADDRESS_MISMATCH:
+        sl_err_set(err, SL_ERR_CRYPTO, "the certificate of %s is for %s, not for \"%s\"", at,
+                   control->refused_names, control->expected);
         return sl_err_hint(err, "connect by a name of the certificate, set tls-name, or issue "
                                 "one that has this name");
-    }
     case X509_V_ERR_INVALID_PURPOSE:
         sl_err_set(err, SL_ERR_CRYPTO, "the certificate of %s is not for TLS %ss", at,
                    control->server ? "client" : "server");
