@@ -55,7 +55,10 @@ function(sluice_program name)
   cmake_parse_arguments(ARG "" "" "SOURCES;LINK" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE sluice_flags "$<LINK_LIBRARY:WHOLE_ARCHIVE,${ARG_LINK}>")
-  set_target_properties(${name} PROPERTIES ENABLE_EXPORTS ON)
+  # The libraries also depend on one another, without that feature: the whole archive wins.
+  string(JOIN "," libraries ${ARG_LINK})
+  set_target_properties(${name} PROPERTIES ENABLE_EXPORTS ON
+    LINK_LIBRARY_OVERRIDE "WHOLE_ARCHIVE,${libraries}")
   install(TARGETS ${name} RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
 endfunction()
 

@@ -83,9 +83,9 @@ void sl_options_free(struct sl_options *options)
     sl_free(options);
 }
 
-void sl_options_lenient(struct sl_options *options)
+void sl_options_lenient(struct sl_options *options, bool lenient)
 {
-    options->lenient = true;
+    options->lenient = lenient;
 }
 
 void sl_options_commands(struct sl_options *options, const char *const *names)
@@ -358,12 +358,12 @@ static int parse_long(struct sl_options *options, const char *command, char **ar
         text = "off";
     }
     if (!value)
-        return options->lenient ? 0 : options_unknown(options, SL_ERR_USAGE, "", name, err);
+        return options_unknown(options, SL_ERR_USAGE, "", name, err);
     const struct sl_option *option = value->option;
     if (option->flags & (SL_OPTION_FILE_ONLY | SL_OPTION_SECTION))
         return sl_err_set(err, SL_ERR_USAGE, "option \"%s\" belongs in the configuration file",
                           option->name);
-    if (!sl_option_belongs(option, command) && !options->lenient) {
+    if (!sl_option_belongs(option, command)) {
         sl_err_set(err, SL_ERR_USAGE, "option \"--%s\" is not one of command \"%s\"", option->name,
                    command);
         return sl_err_hint(err, "it belongs to: %s", option->commands);
@@ -391,7 +391,7 @@ int sl_options_parse_args(struct sl_options *options, const char *command, int a
             only_args = true;
         } else if (!only_args && strncmp(word, "--", 2) == 0) {
             int rc = parse_long(options, command, argv, argc, &i, err);
-            if (rc)
+            if (rc && !options->lenient)
                 return rc;
         } else if (!only_args && word[0] == '-' && word[1] && !options->lenient) {
             sl_err_set(err, SL_ERR_USAGE, "unknown option \"%.64s\"", word);
@@ -422,10 +422,8 @@ static int parse_variable(struct sl_options *options, const char *variable, stru
     if (!equals || !equals[1])
         return 0;
     if (length >= sizeof name)
-        return options->lenient
-                   ? 0
-                   : sl_err_set(err, SL_ERR_CONFIG,
-                                "environment: unknown option \"" ENV_PREFIX "%.64s\"", variable);
+        return sl_err_set(err, SL_ERR_CONFIG, "environment: unknown option \"" ENV_PREFIX "%.64s\"",
+                          variable);
     for (size_t i = 0; i < length; i++) {
         char c = variable[i];
         name[i] = c == '_' ? '-' : c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : '?';
@@ -435,9 +433,7 @@ static int parse_variable(struct sl_options *options, const char *variable, stru
     name[length] = '\0';
     struct value *value = options_find(options, name);
     if (!value)
-        return options->lenient
-                   ? 0
-                   : options_unknown(options, SL_ERR_CONFIG, "environment: ", name, err);
+        return options_unknown(options, SL_ERR_CONFIG, "environment: ", name, err);
     if (value->option->flags & (SL_OPTION_FILE_ONLY | SL_OPTION_SECTION))
         return sl_err_set(err, SL_ERR_CONFIG,
                           "environment: option \"%s\" belongs in the "
@@ -458,7 +454,7 @@ int sl_options_parse_env(struct sl_options *options, char **environment, struct 
         if (strncmp(*variable, ENV_PREFIX, prefix) != 0 || is_other_variable(*variable + prefix))
             continue;
         int rc = parse_variable(options, *variable + prefix, err);
-        if (rc)
+        if (rc && !options->lenient)
             return rc;
     }
     return 0;

@@ -57,9 +57,10 @@ int sl_options_new(const struct sl_option *const *tables, size_t count,
                    struct sl_options **ret_options, struct sl_err *err);
 void sl_options_free(struct sl_options *options); /* NULL ok */
 
-/* Skip names that are in no table instead of failing: for a first look at options before the
- * engine, which owns the others, is known. */
-void sl_options_lenient(struct sl_options *options);
+/* Skip what is wrong on the command line and in the environment, and names that are in no table
+ * everywhere, instead of failing: for a first look at options before the engine, which owns the
+ * others, is known. */
+void sl_options_lenient(struct sl_options *options, bool lenient);
 /* The names of all commands (NULL-terminated, borrowed): a section [x:COMMAND] that names none of
  * them is an error then. */
 void sl_options_commands(struct sl_options *options, const char *const *names);
@@ -116,6 +117,8 @@ void sl_options_visit(const struct sl_options *options, const char *command,
  * writes the OPTIONS section as scdoc. */
 void sl_options_help(const struct sl_options *options, const char *command, FILE *out);
 void sl_options_man(const struct sl_options *options, const char *command, FILE *out);
+/* One paragraph, its words wrapped at 100 columns; the caller stands at column `indent` already. */
+void sl_print_wrapped(FILE *out, const char *text, int indent);
 /* Text with scdoc's special characters escaped. */
 void sl_scdoc_text(const char *text, FILE *out);
 

@@ -75,19 +75,21 @@ static void show(const struct walk *walk)
 #define HELP_INDENT 30
 #define HELP_WIDTH  100
 
-static void print_wrapped(FILE *out, const char *text, int column)
+void sl_print_wrapped(FILE *out, const char *text, int indent)
 {
+    int column = indent;
     while (*text) {
-        size_t word = strcspn(text, " ");
-        if (column + 1 + (int)word > HELP_WIDTH) {
-            fprintf(out, "\n%*s", HELP_INDENT - 1, "");
-            column = HELP_INDENT - 1;
+        int word = (int)strcspn(text, " ");
+        if (column > indent && column + 1 + word > HELP_WIDTH) {
+            fprintf(out, "\n%*s", indent, "");
+            column = indent;
         }
-        fprintf(out, " %.*s", (int)word, text);
-        column += 1 + (int)word;
+        fprintf(out, "%s%.*s", column > indent ? " " : "", word, text);
+        column += word + (column > indent);
         text += word;
         text += strspn(text, " ");
     }
+    fputc('\n', out);
 }
 
 static void format_name(const struct sl_option *option, char *text, size_t room)
@@ -120,9 +122,8 @@ static void help_option(FILE *out, const struct sl_option *option)
         fputc('\n', out);
         column = 0;
     }
-    fprintf(out, "%*s", HELP_INDENT - 1 - column, "");
-    print_wrapped(out, text, HELP_INDENT - 1);
-    fputc('\n', out);
+    fprintf(out, "%*s", HELP_INDENT - column, "");
+    sl_print_wrapped(out, text, HELP_INDENT);
 }
 
 void sl_options_help(const struct sl_options *options, const char *command, FILE *out)
@@ -170,9 +171,9 @@ static void man_option(FILE *out, const struct sl_option *option)
     if (option->type == SL_OPTION_LIST)
         fputs(" May be repeated.", out);
     if (option->default_text) {
-        fputs(" Default: ", out);
+        fputs(" Default: *", out);
         sl_scdoc_text(option->default_text, out);
-        fputs(".", out);
+        fputs("*.", out);
     }
     if (option->flags & SL_OPTION_CLI_ONLY)
         fputs(" Not in the configuration file.", out);

@@ -28,7 +28,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (sl_options_new(tables, 1, &options, &err))
         abort();
     if (size && data[0] & 1)
-        sl_options_lenient(options);
+        sl_options_lenient(options, true);
     if (size && data[0] & 2)
         sl_options_commands(options, commands);
     const char *stanza = size && data[0] & 4 ? "main" : NULL;

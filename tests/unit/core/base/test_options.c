@@ -247,8 +247,8 @@ static void parse_args__bad_secret__not_shown(void **state)
 static void parse_args__lenient__skips(void **state)
 {
     struct fixture *f = *state;
-    sl_options_lenient(f->options);
-    assert_int_equal(ARGS(f, NULL, "--pg-path", "/x", "-j", "--jobs=3", "word"), 0);
+    sl_options_lenient(f->options, true);
+    assert_int_equal(ARGS(f, NULL, "--pg-path", "/x", "-j", "--memory=x", "--jobs=3", "word"), 0);
     assert_int_equal(sl_option_int(f->options, "jobs"), 3);
     assert_int_equal(text(f, NULL, NULL, "[global]\npg-path=/x\njobs=2\n[main]\nwhat=ever\n"), 0);
     char *environment[] = {(char[]){"SLUICE_PG_PATH=/x"}, NULL};

@@ -1,0 +1,236 @@
+/* sluiced's options, and who may use which stanza. */
+#include "core/cli/daemon.h"
+
+#include "core/base/alloc.h"
+#include "core/cli/cli.h"
+
+#include <string.h>
+
+const struct sl_option sl_daemon_options[] = {
+    {.name = "config",
+     .type = SL_OPTION_STRING,
+     .value_name = "FILE",
+     .default_text = SL_DAEMON_CONFIG,
+     .flags = SL_OPTION_CLI_ONLY,
+     .group = "General",
+     .help = "configuration file"},
+    {.name = "output",
+     .type = SL_OPTION_CHOICE,
+     .choices = "text|json",
+     .default_text = "text",
+     .help = "form of log lines"},
+    {.name = "log-level",
+     .type = SL_OPTION_CHOICE,
+     .choices = "error|warn|info|detail|debug",
+     .default_text = "info",
+     .help = "what is logged to standard error"},
+    {.name = "stop-timeout",
+     .type = SL_OPTION_DURATION,
+     .value_name = "TIME",
+     .default_text = "20s",
+     .min = 0,
+     .max = 3600000,
+     .help = "how long commits that have begun may take when it is stopped"},
+
+    {.name = "repo-path",
+     .type = SL_OPTION_STRING,
+     .value_name = "DIR",
+     .group = "Repository",
+     .help = "folder of the repository; made if it is missing or empty"},
+    {.name = "clients",
+     .type = SL_OPTION_LIST,
+     .value_name = "NAME",
+     .flags = SL_OPTION_SECTION,
+     .help = "in a stanza's section: the hosts, by their certificates' names, that may add to it "
+             "and read it"},
+
+    {.name = "listen-address",
+     .type = SL_OPTION_STRING,
+     .value_name = "ADDRESS",
+     .group = "Network",
+     .help = "address to listen on (default: all)"},
+    {.name = "port",
+     .type = SL_OPTION_INT,
+     .value_name = "N",
+     .default_text = "7430",
+     .min = 0,
+     .max = 65535,
+     .help = "TCP port; 0 takes a free one"},
+    {.name = "rdma-port",
+     .type = SL_OPTION_INT,
+     .value_name = "N",
+     .min = 1,
+     .max = 65535,
+     .help = "rdma_cm port (default: port + 1)"},
+    {.name = "transport",
+     .type = SL_OPTION_CHOICE,
+     .choices = "auto|rdma|tcp",
+     .default_text = "auto",
+     .help = "auto offers RDMA if this host has it; rdma does not start without it"},
+    {.name = "wire-encryption",
+     .type = SL_OPTION_CHOICE,
+     .choices = "auto|on|off",
+     .default_text = "auto",
+     .help = "what is insisted on; auto leaves it to the client"},
+    {.name = "tls-cert",
+     .type = SL_OPTION_STRING,
+     .value_name = "FILE",
+     .help = "this host's certificate (PEM)"},
+    {.name = "tls-key",
+     .type = SL_OPTION_STRING,
+     .value_name = "FILE",
+     .help = "its private key (PEM), readable by the owner only"},
+    {.name = "tls-ca",
+     .type = SL_OPTION_STRING,
+     .value_name = "FILE",
+     .help = "certificate of the authority that clients are trusted by"},
+
+    {.name = "workers",
+     .type = SL_OPTION_INT,
+     .value_name = "N",
+     .min = 1,
+     .max = 256,
+     .group = "Resources",
+     .help = "threads that move blocks (default: one a processor, 2 to 16)"},
+    {.name = "pool-size",
+     .type = SL_OPTION_BYTES,
+     .value_name = "SIZE",
+     .default_text = "64MiB",
+     .min = 8 << 20,
+     .max = 1ll << 40,
+     .help = "memory for blocks in flight, of all clients"},
+    {.name = "sessions-max",
+     .type = SL_OPTION_INT,
+     .value_name = "N",
+     .default_text = "256",
+     .min = 1,
+     .max = 100000,
+     .help = "most clients at a time"},
+    {.name = "lanes",
+     .type = SL_OPTION_INT,
+     .value_name = "N",
+     .default_text = "4",
+     .min = 1,
+     .max = 64,
+     .help = "most data connections of a session"},
+    {.name = "queue-depth",
+     .type = SL_OPTION_INT,
+     .value_name = "N",
+     .default_text = "16",
+     .min = 1,
+     .max = 1024,
+     .help = "blocks in flight on a lane"},
+    {NULL},
+};
+
+int sl_daemon_configure(int argc, char **argv, char **environment, struct sl_options **ret_options,
+                        struct sl_err *err)
+{
+    const struct sl_option *const tables[] = {sl_daemon_options};
+    struct sl_options *options = NULL;
+    int rc = sl_options_new(tables, 1, &options, err);
+    if (rc)
+        return rc;
+    rc = sl_options_parse_args(options, NULL, argc, argv, NULL, 0, err);
+    if (rc >= 0) {
+        /* variables for `sluice` may stand in the same environment */
+        sl_options_lenient(options, true);
+        rc = sl_options_parse_env(options, environment, err);
+        sl_options_lenient(options, false);
+    }
+    if (!rc)
+        rc = sl_options_parse_file(options, sl_option_string(options, "config"), NULL, NULL, err);
+    if (!rc && !sl_option_string(options, "repo-path"))
+        rc = sl_err_set(err, SL_ERR_CONFIG, "repo-path is not set");
+    if (rc) {
+        sl_options_free(options);
+        return rc;
+    }
+    *ret_options = options;
+    return 0;
+}
+
+/* --- permissions -------------------------------------------------------------------------------
+ */
+
+struct grant {
+    char *stanza, *client; /* client "*": all */
+};
+
+struct sl_permissions {
+    struct grant *grants;
+    size_t count;
+};
+
+static int add(struct sl_permissions *permissions, const char *stanza, const char *client,
+               size_t length, struct sl_err *err)
+{
+    struct grant *grants =
+        sl_realloc(permissions->grants, (permissions->count + 1) * sizeof *grants);
+    if (!grants)
+        return sl_err_set(err, SL_ERR_NO_MEMORY, "out of memory");
+    permissions->grants = grants;
+    struct grant *grant = &grants[permissions->count++];
+    *grant = (struct grant){sl_strdup(stanza), sl_strndup(client, length)};
+    return grant->stanza && grant->client ? 0 : sl_err_set(err, SL_ERR_NO_MEMORY, "out of memory");
+}
+
+static int add_stanza(struct sl_permissions *permissions, const char *stanza, const char *clients,
+                      struct sl_err *err)
+{
+    static const char blanks[] = ", \t";
+    int rc = sl_stanza_check(stanza, err);
+    for (const char *at = clients; !rc && at;) {
+        at += strspn(at, blanks);
+        size_t length = strcspn(at, blanks);
+        if (!length)
+            break;
+        rc = add(permissions, stanza, at, length, err);
+        at += length;
+    }
+    return rc;
+}
+
+int sl_permissions_new(const struct sl_options *options, struct sl_permissions **ret_permissions,
+                       struct sl_err *err)
+{
+    struct sl_permissions *permissions = sl_calloc(1, sizeof *permissions);
+    if (!permissions)
+        return sl_err_set(err, SL_ERR_NO_MEMORY, "out of memory");
+    const char **stanzas;
+    sl_options_sections(options, &stanzas);
+    int rc = 0;
+    for (; *stanzas && !rc; stanzas++)
+        rc = add_stanza(permissions, *stanzas, sl_options_in_section(options, *stanzas, "clients"),
+                        err);
+    if (rc) {
+        sl_permissions_free(permissions);
+        return rc;
+    }
+    *ret_permissions = permissions;
+    return 0;
+}
+
+void sl_permissions_free(struct sl_permissions *permissions)
+{
+    if (!permissions)
+        return;
+    for (size_t i = 0; i < permissions->count; i++) {
+        sl_free(permissions->grants[i].stanza);
+        sl_free(permissions->grants[i].client);
+    }
+    sl_free(permissions->grants);
+    sl_free(permissions);
+}
+
+bool sl_permissions_allow(const struct sl_permissions *permissions, const char *client,
+                          const char *stanza)
+{
+    for (size_t i = 0; i < permissions->count; i++) {
+        const struct grant *grant = &permissions->grants[i];
+        if (strcmp(grant->stanza, stanza) == 0 &&
+            (strcmp(grant->client, "*") == 0 || strcmp(grant->client, client) == 0))
+            return true;
+    }
+    return false;
+}

@@ -1,0 +1,53 @@
+/* What a command says at its end: errors for people and for programs, results as JSON. */
+#include "core/cli/cli.h"
+
+#include "core/base/json.h"
+#include "core/base/log.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#define JSON_VERSION 1 /* of every document of --output=json: fields are only ever added */
+
+void sl_output_error(const struct sl_err *err)
+{
+    fprintf(stderr, "ERROR: [%03d]: %s\n", sl_code_exit(err->code), err->msg);
+    if (err->hint[0])
+        fprintf(stderr, "HINT: %s\n", err->hint);
+}
+
+static json_t *error_object(const struct sl_err *error)
+{
+    json_t *object = json_pack("{s:i, s:s, s:o*}", "code", sl_code_exit(error->code), "name",
+                               sl_code_name(error->code), "message", sl_json_text(error->msg));
+    if (object && error->hint[0])
+        json_object_set_new(object, "hint", sl_json_text(error->hint));
+    return object;
+}
+
+int sl_output_json(json_t *result, const struct sl_err *error, struct sl_err *err)
+{
+    /* "version" comes first */
+    json_t *whole = json_pack("{s:i}", "version", JSON_VERSION);
+    int failed = !whole || (result && json_object_update_missing(whole, result));
+    if (!failed && error && error->code)
+        failed = json_object_set_new(whole, "error", error_object(error));
+    if (!failed)
+        failed = json_dumpf(whole, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
+    json_decref(whole);
+    if (failed)
+        return sl_err_set(err, SL_ERR_WRITE, "could not write the result as JSON");
+    putchar('\n');
+    return 0;
+}
+
+void sl_output_log(const struct sl_options *options)
+{
+    const char *level = sl_option_string(options, "log-level");
+    enum sl_log_level threshold = SL_LOG_ERROR;
+    while (threshold < SL_LOG_DEBUG && strcmp(level, sl_log_level_name(threshold)) != 0)
+        threshold++;
+    bool json = strcmp(sl_option_string(options, "output"), "json") == 0;
+    sl_log_set(json ? sl_log_sink_json : sl_log_sink_text, NULL, threshold);
+}
