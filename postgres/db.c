@@ -198,7 +198,7 @@ static int judge(struct sl_pg_db *db, const PGresult *result, struct sl_err *err
 static int collect(struct sl_pg_db *db, sl_deadline deadline, PGresult **ret_result,
                    struct sl_err *err)
 {
-    PGresult *first = NULL, *next;
+    PGresult *first = NULL, *next = NULL;
     int rc;
     while (!(rc = next_result(db, deadline, &next, err)) && next) {
         if (first)

@@ -1,0 +1,160 @@
+/* backup: the command. Order and parts are told in backup_internal.h. Full backups from a primary;
+ * increments and standbys come later. */
+#include "core/base/alloc.h"
+#include "core/base/fault.h"
+#include "core/base/log.h"
+#include "postgres/backup_internal.h"
+#include "postgres/commands.h"
+#include "postgres/signals.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Read as late as may be: recovery starts from what it says, and its LSNs must not be older than
+ * the pages (basebackup.c sends it last, too). */
+static int read_control(struct sl_pg_backup *b, uint8_t bytes[SL_PG_CONTROL_BYTES],
+                        struct sl_pg_item *item, struct sl_err *err)
+{
+    struct stat st;
+    int rc = sl_pg_control_read(b->data_folder, sl_pg_backup_deadline(b), bytes, &b->control, err);
+    if (rc)
+        return rc;
+    if (fstatat(b->root_fd, "global/pg_control", &st, 0))
+        st = (struct stat){.st_mode = 0600, .st_uid = geteuid(), .st_gid = getegid()};
+    item->kind = SL_ENTRY_FILE;
+    item->mode = st.st_mode & 07777;
+    item->uid = st.st_uid;
+    item->gid = st.st_gid;
+    item->mtime_ns = (uint64_t)st.st_mtim.tv_sec * SL_NS_PER_S;
+    return 0;
+}
+
+/* pg_control was read before the stop, backup_label is known after it; both go into a last pack. */
+static int finish_files(struct sl_pg_backup *b, struct sl_err *err)
+{
+    uint8_t control[SL_PG_CONTROL_BYTES];
+    struct sl_pg_item *like = sl_calloc(1, sizeof *like);
+    struct sl_fragment *fragment = NULL;
+    int rc = like ? read_control(b, control, like, err)
+                  : sl_err_set(err, SL_ERR_NO_MEMORY, "out of memory");
+    if (!rc)
+        rc = sl_pg_backup_stop(b, err);
+    if (!rc)
+        rc = sl_fragment_new(NULL, &fragment, err);
+    if (!rc) {
+        b->fragments[b->fragment_count++] = fragment;
+        const struct sl_pg_memory_file files[] = {
+            {"backup_label", b->backup_label, strlen(b->backup_label)},
+            {"global/pg_control", control, sizeof control},
+        };
+        rc = sl_pg_packer_memory(b, fragment, files, 2, like, err);
+    }
+    sl_free(like);
+    return rc;
+}
+
+static unsigned jobs_of(const struct sl_invocation *invocation)
+{
+    long jobs = (long)sl_option_int(invocation->options, "jobs");
+    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+    if (!sl_option_is_set(invocation->options, "jobs") && cpus > 0 && cpus < jobs)
+        jobs = cpus;
+    return (unsigned)(jobs < 1 ? 1 : jobs > SL_PG_JOBS_MAX ? SL_PG_JOBS_MAX : jobs);
+}
+
+static int take(struct sl_pg_backup *b, struct sl_err *err)
+{
+    int rc = sl_pg_backup_open(b, err);
+    if (!rc)
+        rc = sl_pg_backup_start(b, err);
+    if (!rc)
+        rc = sl_pg_backup_files(b, jobs_of(b->invocation), err);
+    if (!rc)
+        rc = finish_files(b, err);
+    if (!rc)
+        rc = sl_pg_backup_wal(b, err);
+    if (!rc)
+        rc = sl_pg_backup_publish(b, err);
+    return rc;
+}
+
+static void report(const struct sl_pg_backup *b)
+{
+    char summary[256], start[SL_PG_LSN_BYTES], stop[SL_PG_LSN_BYTES];
+    struct sl_progress *progress = b->invocation->progress;
+    sl_progress_done(progress);
+    sl_progress_summary(progress, summary, sizeof summary);
+    sl_pg_lsn_text(b->start.start_lsn, start);
+    sl_pg_lsn_text(b->stop_lsn, stop);
+    if (!b->invocation->json) {
+        printf("backup %s complete: %s to %s, %llu files\n%s\n", b->label, start, stop,
+               (unsigned long long)atomic_load(&b->files), summary);
+        return;
+    }
+    json_t *r = b->invocation->result;
+    json_object_set_new(r, "label", json_string(b->label));
+    json_object_set_new(r, "type", json_string("full"));
+    json_object_set_new(r, "start_lsn", json_string(start));
+    json_object_set_new(r, "stop_lsn", json_string(stop));
+    json_object_set_new(r, "files", json_integer((json_int_t)atomic_load(&b->files)));
+    json_object_set_new(r, "bytes", json_integer((json_int_t)atomic_load(&b->bytes)));
+    json_object_set_new(r, "stored_bytes", json_integer((json_int_t)atomic_load(&b->stored_bytes)));
+    json_object_set_new(r, "progress", sl_progress_report(progress));
+}
+
+static int check_type(const struct sl_invocation *invocation, struct sl_err *err)
+{
+    const char *type = sl_option_string(invocation->options, "type");
+    if (!type || !strcmp(type, "full"))
+        return 0;
+    if (!strcmp(type, "incr") || !strcmp(type, "diff"))
+        return sl_err_set(err, SL_ERR_UNSUPPORTED, "backups of type \"%s\" are not there yet",
+                          type);
+    return sl_err_set(err, SL_ERR_USAGE, "\"%.40s\" is no type of a backup: it is full", type);
+}
+
+static void release(struct sl_pg_backup *b)
+{
+    sl_pg_db_close(b->db); /* ends the backup on the server if it was not stopped */
+    sl_pg_repository_close(&b->repository);
+    for (size_t i = 0; i < b->fragment_count; i++)
+        sl_fragment_free(b->fragments[i]);
+    if (b->root_fd >= 0)
+        close(b->root_fd);
+    json_decref(b->tablespaces);
+    sl_free(b->packs);
+    sl_free(b->data_folder);
+    sl_free(b->backup_label);
+    sl_free(b->tablespace_map);
+    pthread_mutex_destroy(&b->lock);
+    sl_free(b);
+}
+
+int sl_pg_backup(struct sl_invocation *invocation, struct sl_err *err)
+{
+    sl_pg_signals_install(sl_code_exit(SL_ERR_CANCELLED), 0);
+    int rc = check_type(invocation, err);
+    if (rc)
+        return rc;
+    struct sl_pg_backup *b = sl_calloc(1, sizeof *b);
+    if (!b)
+        return sl_err_set(err, SL_ERR_NO_MEMORY, "out of memory");
+    b->invocation = invocation;
+    b->root_fd = -1;
+    b->step_ms = (uint64_t)sl_option_int(invocation->options, "timeout");
+    pthread_mutex_init(&b->lock, NULL);
+    rc = sl_pg_backup_check(b, err);
+    if (!rc)
+        rc = sl_pg_repository_open(invocation, false, false, sl_pg_backup_deadline(b),
+                                   &b->repository, err);
+    if (!rc)
+        rc = sl_pg_repository_check(&b->repository, b->server.system_id, "the server", err);
+    if (!rc)
+        rc = take(b, err);
+    if (!rc)
+        report(b);
+    release(b);
+    return rc;
+}

@@ -1,0 +1,97 @@
+/* A backup in progress: what its parts share. Inside of the backup_*.c files only.
+ *
+ * Order: open the server and the repository, check, choose a label and publish "open", start the
+ * backup on the server, store all files by workers, read pg_control, stop the backup on the server,
+ * store backup_label and pg_control, wait for the WAL, publish the manifest. Nothing of it is
+ * a backup before the last step; whatever fails or kills it before leaves objects that no manifest
+ * names, for `expire` to remove.
+ */
+#ifndef SL_POSTGRES_BACKUP_INTERNAL_H
+#define SL_POSTGRES_BACKUP_INTERNAL_H
+
+#include "core/base/thread.h"
+#include "postgres/cluster.h"
+#include "postgres/control_file.h"
+#include "postgres/db.h"
+#include "postgres/history.h"
+#include "postgres/repository.h"
+
+#include <stdatomic.h>
+
+#define SL_PG_JOBS_MAX 64
+
+struct sl_pg_backup {
+    const struct sl_invocation *invocation;
+    struct sl_pg_repository repository;
+    struct sl_pg_db *db;
+    struct sl_pg_server server;
+    uint64_t step_ms; /* longest time for one step without progress */
+
+    char *data_folder; /* owned */
+    int root_fd;
+    char version_folder[64]; /* "PG_15_202209061" */
+    struct sl_pg_control control;
+    char label[SL_LABEL_MAX];
+
+    /* from the server */
+    json_t *tablespaces; /* [{"oid":…,"name":…,"path":…}] */
+    uint64_t start_lsn, stop_lsn;
+    struct sl_pg_backup_label start;     /* parsed from backup_label */
+    double start_time, stop_time;        /* the server's clock, seconds since 1970 */
+    char *backup_label, *tablespace_map; /* owned; the map may be NULL */
+
+    /* shared by the workers, under `lock` */
+    pthread_mutex_t lock;
+    struct sl_pg_cluster *cluster;
+    struct sl_manifest_pack *packs; /* stored ones, owned */
+    size_t pack_count, pack_room;
+    uint32_t next_pack;
+    struct sl_err failure; /* of the first worker that failed; code 0: none */
+
+    atomic_bool stop; /* workers give up */
+    atomic_uint running;
+    struct sl_fragment *fragments[SL_PG_JOBS_MAX + 1];
+    size_t fragment_count;
+    atomic_uint_least64_t files, bytes, stored_bytes, vanished;
+};
+
+/* backup_server.c */
+int sl_pg_backup_check(struct sl_pg_backup *b, struct sl_err *err);
+int sl_pg_backup_start(struct sl_pg_backup *b, struct sl_err *err);
+int sl_pg_backup_stop(struct sl_pg_backup *b, struct sl_err *err);
+
+/* backup_files.c: everything but pg_control and backup_label, by `jobs` workers. */
+int sl_pg_backup_files(struct sl_pg_backup *b, unsigned jobs, struct sl_err *err);
+
+/* backup_pack.c: one pack being filled by one thread, done over when a session is lost. */
+struct sl_pg_packer;
+/* Items come from `take` (1, 0 at the end, or a code). Packs are filled and published until it
+ * ends. */
+typedef int (*sl_pg_take)(void *arg, struct sl_pg_item *item, struct sl_err *err);
+int sl_pg_packer_run(struct sl_pg_backup *b, struct sl_fragment *fragment, sl_pg_take take,
+                     void *arg, struct sl_err *err);
+/* A file from memory, with the attributes of `like`. */
+struct sl_pg_memory_file {
+    const char *path;
+    const void *bytes;
+    size_t count;
+};
+/* One pack with just these, in bytewise order of their paths. */
+int sl_pg_packer_memory(struct sl_pg_backup *b, struct sl_fragment *fragment,
+                        const struct sl_pg_memory_file *files, size_t count,
+                        const struct sl_pg_item *like, struct sl_err *err);
+
+/* backup_wal.c: until every segment from start to stop is stored, or archive-timeout passes without
+ * a new one. */
+int sl_pg_backup_wal(struct sl_pg_backup *b, struct sl_err *err);
+
+/* backup_manifest.c */
+int sl_pg_backup_open(struct sl_pg_backup *b, struct sl_err *err);    /* label and "open" */
+int sl_pg_backup_publish(struct sl_pg_backup *b, struct sl_err *err); /* the manifest */
+
+static inline sl_deadline sl_pg_backup_deadline(const struct sl_pg_backup *b)
+{
+    return sl_deadline_in_ms(b->step_ms);
+}
+
+#endif

@@ -1,0 +1,230 @@
+/* The first and the last object of a backup: "open", which claims the label, and the manifest, with
+ * which the backup exists. What is in the header is listed in docs/repository.md. */
+#include "core/base/alloc.h"
+#include "core/base/fault.h"
+#include "core/base/json.h"
+#include "core/base/log.h"
+#include "postgres/backup_internal.h"
+#include "postgres/base64.h"
+#include "postgres/catalog.h"
+#include "postgres/signals.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define LABEL_ATTEMPTS    16
+#define MANIFEST_ATTEMPTS 5
+
+static int no_memory(struct sl_err *err)
+{
+    return sl_err_set(err, SL_ERR_NO_MEMORY, "out of memory");
+}
+
+/* --- open --------------------------------------------------------------------------------------
+ */
+
+static char *open_json(const struct sl_pg_backup *b)
+{
+    char host[65] = "", now[40];
+    gethostname(host, sizeof host - 1);
+    json_t *json = json_pack("{s:i,s:s,s:s,s:s,s:o,s:i,s:s,s:[]}", "version", 1, "engine",
+                             SL_PG_ENGINE, "label", b->label, "type", "full", "host",
+                             sl_json_text(host), "pid", (int)getpid(), "started",
+                             sl_wall_text(sl_wall_ns(), now, sizeof now), "references");
+    char *text = json ? json_dumps(json, JSON_COMPACT) : NULL;
+    json_decref(json);
+    return text;
+}
+
+static int put_open(struct sl_pg_backup *b, struct sl_err *err)
+{
+    char name[SL_NAME_MAX];
+    struct sl_stored stored;
+    char *json = open_json(b);
+    if (!json)
+        return no_memory(err);
+    snprintf(name, sizeof name, "backup/%s/open", b->label);
+    int rc = sl_client_put(b->repository.client, name, json, strlen(json), sl_pg_backup_deadline(b),
+                           &stored, err);
+    free(json); /* jansson's */
+    return rc;
+}
+
+int sl_pg_backup_open(struct sl_pg_backup *b, struct sl_err *err)
+{
+    char latest[SL_LABEL_MAX] = "";
+    int rc =
+        sl_pg_catalog_newest_label(b->repository.client, sl_pg_backup_deadline(b), latest, err);
+    for (int attempt = 0; rc >= 0 && attempt < LABEL_ATTEMPTS; attempt++) {
+        rc = sl_label_new('F', NULL, latest[0] ? latest : NULL, b->label, err);
+        if (rc)
+            return rc;
+        rc = put_open(b, err);
+        if (rc != SL_ERR_EXISTS)
+            return rc;
+        memcpy(latest, b->label, sizeof latest); /* another backup of this second has it */
+        rc = 0;
+    }
+    return rc ? rc : sl_err_set(err, SL_ERR_BUSY, "no free label for the backup was found");
+}
+
+/* --- header ------------------------------------------------------------------------------------
+ */
+
+static const char *time_text(double seconds, char text[40])
+{
+    return sl_wall_text((uint64_t)(seconds * 1e3) * SL_NS_PER_MS, text, 40);
+}
+
+static int set(json_t *object, const char *key, json_t *value)
+{
+    return json_object_set_new(object, key, value);
+}
+
+static int set_base64(json_t *object, const char *key, const char *text)
+{
+    if (!text)
+        return 0;
+    SL_CLEANUP_FREE char *encoded = sl_pg_base64_encode(text, strlen(text));
+    return set(object, key, encoded ? json_string(encoded) : NULL);
+}
+
+static json_t *annotations(const struct sl_pg_backup *b)
+{
+    const char **items;
+    size_t count = sl_option_list(b->invocation->options, "annotation", &items);
+    json_t *object = json_object();
+    for (size_t i = 0; i < count; i++) {
+        SL_CLEANUP_FREE char *key = sl_strndup(items[i], strcspn(items[i], "="));
+        const char *equals = strchr(items[i], '=');
+        if (key)
+            set(object, key, sl_json_text(equals ? equals + 1 : ""));
+    }
+    return object;
+}
+
+static int set_wal(const struct sl_pg_backup *b, json_t *o)
+{
+    char start[SL_PG_LSN_BYTES], stop[SL_PG_LSN_BYTES], checkpoint[SL_PG_LSN_BYTES];
+    struct sl_pg_wal_name first, last;
+    uint32_t bytes = b->server.wal_segment_bytes, timeline = b->start.timeline;
+    sl_pg_segment_name(timeline, sl_pg_lsn_segment(b->start.start_lsn, bytes), bytes, &first);
+    sl_pg_segment_name(timeline, sl_pg_lsn_segment_before(b->stop_lsn, bytes), bytes, &last);
+    return set(o, "timeline", json_integer(timeline)) |
+           set(o, "start_lsn", json_string(sl_pg_lsn_text(b->start.start_lsn, start))) |
+           set(o, "checkpoint_lsn",
+               json_string(sl_pg_lsn_text(b->start.checkpoint_lsn, checkpoint))) |
+           set(o, "stop_lsn", json_string(sl_pg_lsn_text(b->stop_lsn, stop))) |
+           set(o, "start_wal", json_string(first.text)) |
+           set(o, "stop_wal", json_string(last.text)) |
+           set(o, "wal_segment_size", json_integer(bytes));
+}
+
+static int set_all(const struct sl_pg_backup *b, json_t *o)
+{
+    char id[32], text[40], host[65] = "";
+    gethostname(host, sizeof host - 1);
+    snprintf(id, sizeof id, "%llu", (unsigned long long)b->server.system_id);
+    return set(o, "version", json_integer(1)) | set(o, "engine", json_string(SL_PG_ENGINE)) |
+           set(o, "sluice", json_string(SLUICE_VERSION)) | set(o, "type", json_string("full")) |
+           set(o, "system_id", json_string(id)) | set_wal(b, o) |
+           set(o, "start_time", json_string(time_text(b->start_time, text))) |
+           set(o, "start_epoch", json_real(b->start_time)) |
+           set(o, "stop_time", json_string(time_text(b->stop_time, text))) |
+           set(o, "stop_epoch", json_real(b->stop_time)) |
+           set(o, "pg_version", json_string(b->server.version)) |
+           set(o, "pg_version_num", json_integer(b->server.version_num)) |
+           set(o, "pg_version_text", sl_json_text(b->server.version_text)) |
+           set(o, "catalog_version", json_integer(b->control.catalog_version)) |
+           set(o, "block_size", json_integer(b->control.block_bytes)) |
+           set(o, "data_checksums", json_boolean(b->control.data_checksum_version != 0)) |
+           set(o, "data_directory", sl_json_text(b->data_folder)) |
+           set(o, "tablespaces", json_incref(b->tablespaces)) | set(o, "host", sl_json_text(host)) |
+           set(o, "annotations", annotations(b)) |
+           set(o, "files", json_integer((json_int_t)atomic_load(&b->files))) |
+           set(o, "bytes", json_integer((json_int_t)atomic_load(&b->bytes))) |
+           set(o, "stored_bytes", json_integer((json_int_t)atomic_load(&b->stored_bytes))) |
+           set_base64(o, "backup_label", b->backup_label) |
+           set_base64(o, "tablespace_map", b->tablespace_map);
+}
+
+static char *header_json(const struct sl_pg_backup *b)
+{
+    json_t *object = json_object();
+    char *text = object && !set_all(b, object) ? json_dumps(object, JSON_COMPACT) : NULL;
+    json_decref(object);
+    return text;
+}
+
+/* --- manifest ----------------------------------------------------------------------------------
+ */
+
+static int to_upload(void *arg, const void *bytes, size_t count, struct sl_err *err)
+{
+    return sl_upload_write(arg, bytes, count, err);
+}
+
+static int write_entry(void *arg, const struct sl_manifest_entry *entry, struct sl_err *err)
+{
+    return sl_manifest_write_entry(arg, entry, err);
+}
+
+static int by_number(const void *a, const void *b)
+{
+    const struct sl_manifest_pack *x = a, *y = b;
+    return x->number < y->number ? -1 : x->number > y->number;
+}
+
+static int write_all(struct sl_pg_backup *b, struct sl_upload *upload, const char *header,
+                     struct sl_err *err)
+{
+    struct sl_manifest_writer *writer = NULL;
+    int rc = sl_manifest_writer_new(to_upload, upload, b->label, NULL, header, &writer, err);
+    for (size_t i = 0; !rc && i < b->pack_count; i++)
+        rc = sl_manifest_write_pack(writer, &b->packs[i], err);
+    if (!rc)
+        rc = sl_fragments_merge(b->fragments, b->fragment_count, write_entry, writer, err);
+    if (!rc)
+        rc = sl_manifest_write_end(writer, err);
+    sl_manifest_writer_free(writer);
+    return rc;
+}
+
+static int publish_once(struct sl_pg_backup *b, const char *header, struct sl_err *err)
+{
+    char name[SL_NAME_MAX];
+    struct sl_upload *upload = NULL;
+    struct sl_stored stored;
+    snprintf(name, sizeof name, "backup/%s/manifest", b->label);
+    int rc = sl_upload_begin(b->repository.client, name, 0, sl_pg_backup_deadline(b), &upload, err);
+    if (rc)
+        return rc;
+    rc = write_all(b, upload, header, err);
+    int fault = rc ? 0 : sl_fault("pg.manifest_commit");
+    if (fault)
+        rc = sl_err_sys(err, SL_ERR_CLOSED, fault, "could not commit the manifest");
+    if (rc) {
+        sl_upload_abort(upload);
+        return rc;
+    }
+    return sl_upload_commit(upload, 0, sl_pg_backup_deadline(b), &stored, err);
+}
+
+int sl_pg_backup_publish(struct sl_pg_backup *b, struct sl_err *err)
+{
+    qsort(b->packs, b->pack_count, sizeof *b->packs, by_number);
+    char *header = header_json(b);
+    if (!header)
+        return no_memory(err);
+    int rc;
+    for (int attempt = 1;; attempt++) {
+        rc = publish_once(b, header, err);
+        if (!rc || !sl_code_retryable(rc) || attempt == MANIFEST_ATTEMPTS || sl_pg_signals_caught())
+            break;
+        sl_log_err(SL_LOG_WARN, "postgres", err, "the manifest is sent again");
+    }
+    free(header); /* jansson's */
+    return rc;
+}

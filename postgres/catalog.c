@@ -1,0 +1,212 @@
+/* The backups of a stanza, by listing and by their manifests' headers. */
+#include "postgres/catalog.h"
+
+#include "core/base/alloc.h"
+#include "postgres/repository.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --- header ------------------------------------------------------------------------------------
+ */
+
+void sl_pg_backup_info_fini(struct sl_pg_backup_info *info)
+{
+    json_decref(info->json);
+    info->json = NULL;
+}
+
+static void text_of(const json_t *json, const char *key, char *to, size_t room)
+{
+    const char *text = json_string_value(json_object_get(json, key));
+    snprintf(to, room, "%s", text ? text : "");
+}
+
+static uint64_t number_of(const json_t *json, const char *key)
+{
+    json_int_t value = json_integer_value(json_object_get(json, key));
+    return value > 0 ? (uint64_t)value : 0;
+}
+
+static uint64_t lsn_of(const json_t *json, const char *key)
+{
+    char text[SL_PG_LSN_BYTES];
+    uint64_t lsn = 0;
+    text_of(json, key, text, sizeof text);
+    sl_pg_lsn_parse(text, &lsn, NULL);
+    return lsn;
+}
+
+int sl_pg_backup_info_parse(const char *label, const char *json, struct sl_pg_backup_info *info,
+                            struct sl_err *err)
+{
+    struct sl_pg_backup_info i = {0};
+    char id[32];
+    json_t *root = json_loads(json, JSON_REJECT_DUPLICATES, NULL);
+    const char *engine = json_string_value(json_object_get(root, "engine"));
+    json_int_t version = json_integer_value(json_object_get(root, "version"));
+    if (!engine || strcmp(engine, SL_PG_ENGINE) || version != 1) {
+        json_decref(root);
+        return sl_err_set(err, SL_ERR_FORMAT,
+                          "backup \"%s\" is not one of PostgreSQL in a form known here", label);
+    }
+    snprintf(i.label, sizeof i.label, "%s", label);
+    text_of(root, "type", i.type, sizeof i.type);
+    text_of(root, "system_id", id, sizeof id);
+    i.system_id = strtoull(id, NULL, 10);
+    i.timeline = (uint32_t)number_of(root, "timeline");
+    i.wal_segment_bytes = (uint32_t)number_of(root, "wal_segment_size");
+    i.start_lsn = lsn_of(root, "start_lsn");
+    i.stop_lsn = lsn_of(root, "stop_lsn");
+    i.start_epoch = json_number_value(json_object_get(root, "start_epoch"));
+    i.stop_epoch = json_number_value(json_object_get(root, "stop_epoch"));
+    text_of(root, "start_time", i.start_time, sizeof i.start_time);
+    text_of(root, "stop_time", i.stop_time, sizeof i.stop_time);
+    text_of(root, "start_wal", i.start_wal, sizeof i.start_wal);
+    text_of(root, "stop_wal", i.stop_wal, sizeof i.stop_wal);
+    text_of(root, "pg_version", i.pg_version, sizeof i.pg_version);
+    i.files = number_of(root, "files");
+    i.bytes = number_of(root, "bytes");
+    i.stored_bytes = number_of(root, "stored_bytes");
+    i.json = root;
+    *info = i;
+    return 0;
+}
+
+struct header {
+    struct sl_pg_backup_info *info;
+    struct sl_err *err;
+    int code; /* of the parsing */
+};
+
+static int take_header(void *arg, const char *label, const char *prior, const char *json)
+{
+    struct header *h = arg;
+    (void)prior;
+    h->code = sl_pg_backup_info_parse(label, json, h->info, h->err);
+    return 1; /* enough read */
+}
+
+static int feed_until_header(struct sl_download *download, struct sl_manifest_reader *reader,
+                             sl_deadline deadline, struct sl_err *err)
+{
+    for (;;) {
+        uint32_t block;
+        const uint8_t *bytes;
+        size_t count;
+        int rc = sl_download_next(download, &block, &bytes, &count, deadline, err);
+        if (rc > 0)
+            rc = sl_manifest_feed(reader, bytes, count, err);
+        else if (!rc)
+            rc = sl_err_set(err, SL_ERR_FORMAT, "a manifest without a header");
+        if (rc)
+            return rc;
+    }
+}
+
+int sl_pg_catalog_read(struct sl_client *client, const char *label, sl_deadline deadline,
+                       struct sl_pg_backup_info *ret_info, struct sl_err *err)
+{
+    char name[SL_NAME_MAX];
+    struct sl_download *download = NULL;
+    struct sl_manifest_reader *reader = NULL;
+    struct sl_object_info object;
+    struct header header = {.info = ret_info, .err = err};
+    const struct sl_manifest_visitor visitor = {.header = take_header, .arg = &header};
+    snprintf(name, sizeof name, "backup/%s/manifest", label);
+    int rc = sl_download_open(client, name, NULL, deadline, &download, &object, err);
+    if (rc)
+        return rc;
+    rc = sl_manifest_reader_new(&visitor, &reader, err);
+    if (!rc)
+        rc = feed_until_header(download, reader, deadline, err);
+    sl_manifest_reader_free(reader);
+    sl_download_close(download);
+    if (rc == 1)
+        return header.code;
+    sl_err_prefix(err, "backup \"%s\"", label);
+    return rc;
+}
+
+/* --- labels ------------------------------------------------------------------------------------
+ */
+
+struct labels {
+    int (*visit)(void *arg, const char *label);
+    void *arg;
+};
+
+static int visit_entry(void *arg, const struct sl_entry *entry)
+{
+    const struct labels *labels = arg;
+    if (!entry->is_folder || !sl_label_valid(entry->name))
+        return 0;
+    return labels->visit(labels->arg, entry->name);
+}
+
+int sl_pg_catalog_labels(struct sl_client *client, int (*visit)(void *arg, const char *label),
+                         void *arg, sl_deadline deadline, struct sl_err *err)
+{
+    struct labels labels = {visit, arg};
+    return sl_client_list(client, "backup", "", visit_entry, &labels, deadline, err);
+}
+
+/* The newest is the one whose own time is last, which is not the last in the listing once there
+ * are increments ("…F_…I" stands before the next "…F", but the greatest name after it). */
+static const char *own_stamp(const char *label)
+{
+    const char *underscore = strchr(label, '_');
+    return underscore ? underscore + 1 : label;
+}
+
+static int take_newest(void *arg, const char *label)
+{
+    char *newest = arg;
+    if (!newest[0] || strcmp(own_stamp(label), own_stamp(newest)) > 0)
+        snprintf(newest, SL_LABEL_MAX, "%s", label);
+    return 0;
+}
+
+int sl_pg_catalog_newest_label(struct sl_client *client, sl_deadline deadline,
+                               char ret_label[SL_LABEL_MAX], struct sl_err *err)
+{
+    ret_label[0] = '\0';
+    return sl_pg_catalog_labels(client, take_newest, ret_label, deadline, err);
+}
+
+/* --- every backup ------------------------------------------------------------------------------
+ */
+
+struct visits {
+    struct sl_client *client;
+    const struct sl_pg_catalog_visitor *visitor;
+    sl_deadline deadline;
+    struct sl_err *err;
+};
+
+static int visit_label(void *arg, const char *label)
+{
+    const struct visits *v = arg;
+    struct sl_pg_backup_info info;
+    struct sl_err err = {0};
+    int rc = sl_pg_catalog_read(v->client, label, v->deadline, &info, &err);
+    if (rc == SL_ERR_NOT_FOUND)
+        return 0; /* in progress, or never finished */
+    if (rc && v->visitor->broken && !sl_code_retryable(rc)) {
+        v->visitor->broken(v->visitor->arg, label, &err);
+        return 0;
+    }
+    if (rc)
+        return sl_err_copy(v->err, &err);
+    rc = v->visitor->backup(v->visitor->arg, &info);
+    sl_pg_backup_info_fini(&info);
+    return rc;
+}
+
+int sl_pg_catalog_visit(struct sl_client *client, const struct sl_pg_catalog_visitor *visitor,
+                        sl_deadline deadline, struct sl_err *err)
+{
+    struct visits visits = {client, visitor, deadline, err};
+    return sl_pg_catalog_labels(client, visit_label, &visits, deadline, err);
+}
