@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-int sl_json_line(json_t *json, char **ret_text, struct sl_err *err)
+int sl_repo_json_line(json_t *json, char **ret_text, struct sl_err *err)
 {
     size_t bytes = json ? json_dumpb(json, NULL, 0, JSON_COMPACT) : 0;
     char *text = bytes ? sl_alloc(bytes + 2) : NULL;
@@ -20,18 +20,19 @@ int sl_json_line(json_t *json, char **ret_text, struct sl_err *err)
     return 0;
 }
 
-int sl_json_read(const char *text, size_t count, const char *what, int version, json_t **ret,
-                 struct sl_err *err)
+int sl_repo_json_read(const char *text, size_t count, const char *what, int version, json_t **ret,
+                      struct sl_err *err)
 {
-    json_error_t at;
+    json_error_t at = {0}; /* jansson 2.14 sets no code when an early allocation fails */
     json_int_t found;
     json_t *root = json_loadb(text, count, JSON_REJECT_DUPLICATES, &at);
-    if (!root && json_error_code(&at) == json_error_out_of_memory)
+    if (!root && (json_error_code(&at) == json_error_out_of_memory ||
+                  json_error_code(&at) == json_error_unknown))
         return sl_err_set(err, SL_ERR_NO_MEMORY, "out of memory for %s", what);
     if (!root)
         return sl_err_set(err, SL_ERR_FORMAT, "%s is no JSON: line %d, column %d", what, at.line,
                           at.column);
-    if (sl_json_integer(root, "version", &found) < 0) {
+    if (sl_repo_json_integer(root, "version", &found) < 0) {
         json_decref(root);
         return sl_err_set(err, SL_ERR_FORMAT, "%s has no version", what);
     }
@@ -45,7 +46,7 @@ int sl_json_read(const char *text, size_t count, const char *what, int version, 
     return 0;
 }
 
-int sl_json_string(json_t *object, const char *key, char *to, size_t room)
+int sl_repo_json_string(json_t *object, const char *key, char *to, size_t room)
 {
     json_t *value = json_object_get(object, key);
     size_t length = json_string_length(value);
@@ -56,7 +57,7 @@ int sl_json_string(json_t *object, const char *key, char *to, size_t room)
     return 0;
 }
 
-int sl_json_integer(json_t *object, const char *key, json_int_t *ret)
+int sl_repo_json_integer(json_t *object, const char *key, json_int_t *ret)
 {
     json_t *value = json_object_get(object, key);
     if (!json_is_integer(value))

@@ -20,9 +20,9 @@ static int encode(const struct sl_repo *repo, char **ret_json, struct sl_err *er
 {
     char uuid[SL_ID_TEXT], seed[17];
     snprintf(seed, sizeof seed, "%016" PRIx64, repo->digest_seed);
-    return sl_json_line(json_pack("{s:i, s:s, s:s}", "version", REPO_VERSION, "uuid",
-                                  sl_id_text(&repo->uuid, uuid), "digest_seed", seed),
-                        ret_json, err);
+    return sl_repo_json_line(json_pack("{s:i, s:s, s:s}", "version", REPO_VERSION, "uuid",
+                                       sl_id_text(&repo->uuid, uuid), "digest_seed", seed),
+                             ret_json, err);
 }
 
 static int parse_seed(const char *text, uint64_t *ret_seed)
@@ -37,11 +37,12 @@ static int decode(const char *json, size_t count, struct sl_repo *repo, struct s
 {
     json_t *root = NULL;
     char uuid[SL_ID_TEXT], seed[17];
-    int rc = sl_json_read(json, count, SL_REPO_FILE, REPO_VERSION, &root, err);
+    int rc = sl_repo_json_read(json, count, SL_REPO_FILE, REPO_VERSION, &root, err);
     if (rc)
         return rc;
-    if (sl_json_string(root, "uuid", uuid, sizeof uuid) < 0 || sl_id_parse(uuid, &repo->uuid) < 0 ||
-        sl_json_string(root, "digest_seed", seed, sizeof seed) < 0 ||
+    if (sl_repo_json_string(root, "uuid", uuid, sizeof uuid) < 0 ||
+        sl_id_parse(uuid, &repo->uuid) < 0 ||
+        sl_repo_json_string(root, "digest_seed", seed, sizeof seed) < 0 ||
         parse_seed(seed, &repo->digest_seed) < 0)
         rc = sl_err_set(err, SL_ERR_FORMAT, "%s lacks its UUID or digest seed", SL_REPO_FILE);
     json_decref(root);

@@ -46,15 +46,15 @@ int sl_stanza_encode(const struct sl_stanza *stanza, char **ret_json, struct sl_
     /* 'o' takes the reference, also on failure (jansson 2.14, json_pack) */
     json_t *root = json_pack("{s:i, s:s, s:o}", "version", STANZA_VERSION, "engine", stanza->engine,
                              "lives", lives);
-    return sl_json_line(root, ret_json, err);
+    return sl_repo_json_line(root, ret_json, err);
 }
 
 static int life_from_json(json_t *json, struct sl_stanza_life *life)
 {
     json_int_t created = -1;
-    if (sl_json_string(json, "id", life->id, sizeof life->id) < 0 ||
-        sl_json_string(json, "version", life->version, sizeof life->version) < 0 ||
-        sl_json_integer(json, "created_ns", &created) < 0 || created < 0)
+    if (sl_repo_json_string(json, "id", life->id, sizeof life->id) < 0 ||
+        sl_repo_json_string(json, "version", life->version, sizeof life->version) < 0 ||
+        sl_repo_json_integer(json, "created_ns", &created) < 0 || created < 0)
         return SL_ERR_FORMAT;
     life->created_ns = (uint64_t)created;
     return 0;
@@ -64,7 +64,7 @@ static int stanza_from_json(json_t *root, struct sl_stanza *stanza, struct sl_er
 {
     json_t *lives = json_object_get(root, "lives");
     size_t count = json_array_size(lives);
-    if (sl_json_string(root, "engine", stanza->engine, sizeof stanza->engine) < 0 || !count ||
+    if (sl_repo_json_string(root, "engine", stanza->engine, sizeof stanza->engine) < 0 || !count ||
         count > SL_LIVES_MAX)
         return sl_err_set(err, SL_ERR_FORMAT, "stanza.json lacks its engine or lives");
     for (size_t i = 0; i < count; i++)
@@ -84,7 +84,7 @@ int sl_stanza_decode(const char *json, size_t count, struct sl_stanza *stanza, s
     if (!decoded)
         return sl_err_set(err, SL_ERR_NO_MEMORY, "out of memory for stanza.json");
     json_t *root = NULL;
-    int rc = sl_json_read(json, count, "stanza.json", STANZA_VERSION, &root, err);
+    int rc = sl_repo_json_read(json, count, "stanza.json", STANZA_VERSION, &root, err);
     if (rc == 0)
         rc = stanza_from_json(root, decoded, err);
     if (rc == 0)
