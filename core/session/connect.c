@@ -48,6 +48,7 @@ struct lookup {
     int done_fd; /* eventfd: the answer is there */
     struct addrinfo *found;
     int result;
+    _Atomic bool done; /* found and result are there: the eventfd only wakes */
     _Atomic int holders;
 };
 
@@ -72,6 +73,7 @@ static void *lookup_run(void *arg)
     struct lookup *lookup = arg;
     static const uint64_t one = 1;
     lookup->result = ask(lookup->host, lookup->port, 0, &lookup->found);
+    atomic_store(&lookup->done, true);
     while (write(lookup->done_fd, &one, sizeof one) < 0 && errno == EINTR)
         ;
     lookup_drop(lookup);
@@ -102,6 +104,8 @@ static int resolve_by_thread(const struct sl_control_route *route, sl_deadline d
     }
     pthread_detach(thread);
     rc = sl_control_wait(lookup->done_fd, POLLIN, route->cancel_fd, deadline);
+    if (!rc && !atomic_load(&lookup->done))
+        rc = SL_ERR_INTERNAL;
     if (rc) {
         wait_error(rc, route, "could not be looked up", err);
     } else if (lookup->result) {
