@@ -24,24 +24,24 @@ struct sl_target;
 typedef bool (*sl_target_permit)(void *arg, const char *client, const char *stanza);
 
 struct sl_target_config {
-    struct sl_repo *repo;        /* borrows */
-    unsigned workers;            /* 0: number of processors, at least 2, at most 16 */
-    size_t pool_bytes;           /* buffers for blocks in flight; 0: 64 MiB */
-    unsigned lanes_per_session;  /* 0: 4 */
-    unsigned sessions_max;       /* 0: 256 */
-    unsigned depth;              /* pulls in flight on a lane; 0: 16 */
-    enum sl_seal_kind seal;      /* what the target insists on */
+    struct sl_repo *repo;           /* borrows */
+    unsigned workers;               /* 0: number of processors, at least 2, at most 16 */
+    size_t pool_bytes;              /* buffers for blocks in flight; 0: 64 MiB */
+    unsigned lanes_per_session;     /* 0: 4 */
+    unsigned sessions_max;          /* 0: 256 */
+    unsigned depth;                 /* pulls in flight on a lane; 0: 16 */
+    enum sl_seal_kind seal;         /* what the target insists on */
     unsigned heartbeat_ms, dead_ms; /* 0: 2000, 8000 */
-    const char *software;        /* "sluiced 0.1.0" */
+    const char *software;           /* "sluiced 0.1.0" */
     sl_target_permit permit;
     void *permit_arg;
     /* only for a listening target */
-    struct sl_tls *tls;          /* borrows; replaced by sl_target_set_tls */
-    const char *listen_address;  /* NULL: all */
-    uint16_t listen_port;        /* 0: any, see sl_target_port */
-    uint16_t rdma_port;          /* 0: listen_port + 1 */
+    struct sl_tls *tls;                     /* borrows; replaced by sl_target_set_tls */
+    const char *listen_address;             /* NULL: all */
+    uint16_t listen_port;                   /* 0: any, see sl_target_port */
+    uint16_t rdma_port;                     /* 0: listen_port + 1 */
     const struct sl_transport_plugin *rdma; /* NULL: no RDMA, for `rdma_note` */
-    const char *rdma_note;       /* why there is none */
+    const char *rdma_note;                  /* why there is none */
 };
 
 int sl_target_start(const struct sl_target_config *config, struct sl_target **ret_target,

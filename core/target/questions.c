@@ -1,0 +1,267 @@
+/* The disk threads: everything that may wait for a disk and is neither a block nor a publication.
+ * They make drafts and open and close objects (the task inside struct object), and answer STAT,
+ * LIST and SPACE (struct question). VERIFY has threads of its own, verify.c. */
+#include "core/target/target_internal.h"
+
+#include "core/base/alloc.h"
+#include "core/base/thread.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define PAGE_BYTES 60000u /* of entries in one LISTED; a frame is at most 64 KiB */
+
+struct question {
+    struct task task;
+    uint32_t request, limit, count;
+    bool more;
+    int code;
+    struct sl_err err;
+    struct sl_trailer trailer;
+    uint64_t free_bytes, total_bytes;
+    struct sl_writer page;
+    uint8_t *page_bytes;
+    char name[SL_FULL_NAME_MAX];
+    char after[SL_NAME_MAX];
+};
+
+/* --- asked (control thread) ------------------------------------------------------------------- */
+
+static void refuse(struct session *session, uint32_t request, int code, const char *text)
+{
+    struct sl_err err;
+    sl_err_set(&err, code, "%s", text);
+    answer_error(session, SL_ABOUT_REQUEST, request, &err);
+}
+
+static struct question *question_new(struct session *session, enum task_kind kind, uint32_t request)
+{
+    struct question *question = NULL;
+    if (!session_permitted(session))
+        return NULL;
+    if (session->tasks >= TASKS_MAX)
+        refuse(session, request, SL_ERR_BUSY, "too many questions at once");
+    else if (!(question = sl_calloc(1, sizeof *question)))
+        refuse(session, request, SL_ERR_NO_MEMORY, "out of memory");
+    if (!question)
+        return NULL;
+    question->task.mail.kind = MAIL_TASK;
+    question->task.kind = kind;
+    question->task.session = session;
+    question->request = request;
+    return question;
+}
+
+static void question_ask(struct question *question, const char *name, bool allow_empty)
+{
+    struct session *session = question->task.session;
+    struct sl_err err;
+    if (sl_repo_name(session->stanza, name, allow_empty, question->name, &err) != 0) {
+        answer_error(session, SL_ABOUT_REQUEST, question->request, &err);
+        sl_free(question);
+        return;
+    }
+    session->tasks++;
+    disk_queue(session->target, &question->task);
+}
+
+void question_arrived(struct session *session, const struct sl_msg *msg)
+{
+    struct question *question = NULL;
+    if (msg->type == SL_MSG_STAT) {
+        question = question_new(session, TASK_STAT, msg->stat.request);
+        if (question)
+            question_ask(question, msg->stat.name, false);
+    } else if (msg->type == SL_MSG_SPACE) {
+        question = question_new(session, TASK_SPACE, msg->space.request);
+        if (question)
+            question_ask(question, "", true);
+    } else if ((question = question_new(session, TASK_LIST, msg->list.request))) {
+        snprintf(question->after, sizeof question->after, "%s", msg->list.after);
+        question->limit = msg->list.limit ? msg->list.limit : UINT32_MAX;
+        question_ask(question, msg->list.name, true);
+    }
+}
+
+/* --- answered (a disk thread) ------------------------------------------------------------------
+ */
+
+static int visit(void *arg, const char *name, bool is_folder, uint64_t length)
+{
+    struct question *question = arg;
+    struct sl_entry entry = {.is_folder = is_folder, .length = is_folder ? 0 : length};
+    if (strcmp(name, question->after) <= 0 || strlen(name) >= sizeof entry.name)
+        return 0;
+    snprintf(entry.name, sizeof entry.name, "%s", name);
+    struct sl_writer before = question->page;
+    sl_entry_write(&question->page, &entry);
+    if (question->page.failed || question->count == question->limit) {
+        question->page = before;
+        question->more = true;
+        return 1; /* ends the listing */
+    }
+    question->count++;
+    return 0;
+}
+
+static int list(struct sl_store *store, struct question *question)
+{
+    question->page_bytes = sl_alloc(PAGE_BYTES);
+    if (!question->page_bytes)
+        return sl_err_set(&question->err, SL_ERR_NO_MEMORY, "out of memory");
+    question->page = sl_writer_on(question->page_bytes, PAGE_BYTES);
+    int rc = store->ops->list(store, question->name, visit, question, &question->err);
+    return rc < 0 ? rc : 0;
+}
+
+void question_run(struct sl_target *target, struct task *task)
+{
+    struct question *question = CONTAINER(task, struct question, task);
+    struct sl_repo *repo = target->config.repo;
+    if (task->kind == TASK_STAT)
+        question->code = sl_object_stat(repo, question->name, &question->trailer, &question->err);
+    else if (task->kind == TASK_SPACE)
+        question->code = repo->store->ops->space(repo->store, &question->free_bytes,
+                                                 &question->total_bytes, &question->err);
+    else
+        question->code = list(repo->store, question);
+}
+
+static void object_run(struct sl_target *target, struct object *object)
+{
+    struct sl_repo *repo = target->config.repo;
+    object->code = 0;
+    switch (object->task.kind) {
+    case TASK_CREATE:
+        object->code = sl_draft_new(repo, object->name, object->length_hint,
+                                    object->session->client, &object->draft, &object->err);
+        break;
+    case TASK_OPEN:
+        object->code = sl_object_open(repo, object->name, &object->opened, &object->err);
+        break;
+    default:
+        sl_draft_free(object->draft);
+        sl_object_close(object->opened);
+        object->draft = NULL;
+        object->opened = NULL;
+    }
+}
+
+/* --- told (control thread) ---------------------------------------------------------------------
+ */
+
+static void stated(const struct question *question)
+{
+    const struct sl_trailer *trailer = &question->trailer;
+    struct sl_msg msg = {.type = SL_MSG_STATED};
+    msg.stated.request = question->request;
+    if (question->code == 0) {
+        msg.stated.exists = 1;
+        msg.stated.length = trailer->length;
+        msg.stated.digest = trailer->content_digest;
+        msg.stated.created_ns = trailer->created_ns;
+        snprintf(msg.stated.creator, sizeof msg.stated.creator, "%s", trailer->creator);
+    }
+    answer(question->task.session, &msg);
+}
+
+void question_done(struct task *task)
+{
+    struct question *question = CONTAINER(task, struct question, task);
+    struct session *session = task->session;
+    struct sl_msg msg = {0};
+    if (task->kind == TASK_STAT && (!question->code || question->code == SL_ERR_NOT_FOUND)) {
+        stated(question);
+    } else if (question->code) {
+        answer_error(session, SL_ABOUT_REQUEST, question->request, &question->err);
+    } else if (task->kind == TASK_SPACE) {
+        msg.type = SL_MSG_SPACED;
+        msg.spaced.request = question->request;
+        msg.spaced.free_bytes = question->free_bytes;
+        msg.spaced.total_bytes = question->total_bytes;
+        answer(session, &msg);
+    } else {
+        msg.type = SL_MSG_LISTED;
+        msg.listed.request = question->request;
+        msg.listed.more = question->more;
+        msg.listed.entries = question->page_bytes;
+        msg.listed.entries_bytes = sl_writer_used(&question->page);
+        answer(session, &msg);
+    }
+    session->tasks--;
+    sl_free(question->page_bytes);
+    sl_free(question);
+}
+
+/* --- the threads -------------------------------------------------------------------------------
+ */
+
+static struct task *take(struct disk *disk)
+{
+    pthread_mutex_lock(&disk->lock);
+    while (!disk->first && !disk->end)
+        sl_cond_wait(&disk->more, &disk->lock, UINT64_MAX);
+    struct task *task = disk->first;
+    if (task) {
+        disk->first = task->next;
+        if (!disk->first)
+            disk->last = &disk->first;
+    }
+    pthread_mutex_unlock(&disk->lock);
+    return task;
+}
+
+static void *disk_run(void *arg)
+{
+    struct sl_target *target = arg;
+    struct task *task;
+    while ((task = take(&target->disk))) {
+        if (task->kind <= TASK_CLOSE)
+            object_run(target, CONTAINER(task, struct object, task));
+        else
+            question_run(target, task);
+        mailbox_post_one(&target->box, &task->mail);
+    }
+    return NULL;
+}
+
+void disk_queue(struct sl_target *target, struct task *task)
+{
+    struct disk *disk = &target->disk;
+    pthread_mutex_lock(&disk->lock);
+    task->next = NULL;
+    *disk->last = task;
+    disk->last = &task->next;
+    pthread_cond_signal(&disk->more);
+    pthread_mutex_unlock(&disk->lock);
+}
+
+int disk_start(struct sl_target *target, struct sl_err *err)
+{
+    struct disk *disk = &target->disk;
+    int rc = 0;
+    disk->last = &disk->first;
+    pthread_mutex_init(&disk->lock, NULL);
+    sl_cond_init(&disk->more);
+    disk->ready = true;
+    while (!rc && disk->started < DISK_THREADS) {
+        rc = sl_thread_start(&disk->threads[disk->started], "sl-disk", disk_run, target, err);
+        disk->started += !rc;
+    }
+    return rc;
+}
+
+void disk_end(struct sl_target *target)
+{
+    struct disk *disk = &target->disk;
+    if (!disk->ready)
+        return;
+    pthread_mutex_lock(&disk->lock);
+    disk->end = true;
+    pthread_cond_broadcast(&disk->more);
+    pthread_mutex_unlock(&disk->lock);
+    for (unsigned i = 0; i < disk->started; i++)
+        pthread_join(disk->threads[i], NULL);
+    pthread_cond_destroy(&disk->more);
+    pthread_mutex_destroy(&disk->lock);
+}

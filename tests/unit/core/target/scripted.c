@@ -1,0 +1,777 @@
+/* See the header. */
+#include "tests/unit/core/target/scripted.h"
+
+#include "core/base/alloc.h"
+#include "core/base/fault.h"
+#include "core/session/cert.h"
+#include "core/transport/loopback.h"
+#include "core/transport/tcp.h"
+
+#include <poll.h>
+#include <string.h>
+#include <unistd.h>
+
+/* --- the world ------------------------------------------------------------------------------- */
+
+static void make_certificates(struct world *world)
+{
+    static const char *const names[] = {"localhost", "127.0.0.1", NULL};
+    char dir[80], files[5][112];
+    struct sl_err err;
+    snprintf(dir, sizeof dir, "%s/pki", world->dir);
+    must(sl_cert_init(dir, &err) == 0);
+    must(sl_cert_issue(dir, "target1", names, 0, &err) == 0);
+    must(sl_cert_issue(dir, "db1", NULL, 0, &err) == 0);
+    snprintf(files[0], sizeof files[0], "%s/ca.crt", dir);
+    snprintf(files[1], sizeof files[1], "%s/target1.crt", dir);
+    snprintf(files[2], sizeof files[2], "%s/target1.key", dir);
+    snprintf(files[3], sizeof files[3], "%s/db1.crt", dir);
+    snprintf(files[4], sizeof files[4], "%s/db1.key", dir);
+    struct sl_tls_files server = {files[1], files[2], files[0]};
+    struct sl_tls_files client = {files[3], files[4], files[0]};
+    must(sl_tls_new(&server, true, &world->server, &err) == 0);
+    must(sl_tls_new(&client, false, &world->client, &err) == 0);
+}
+
+void world_make(struct world *world, bool listening)
+{
+    char path[80];
+    struct sl_err err = {0};
+    *world = (struct world){0};
+    snprintf(world->dir, sizeof world->dir, "/tmp/sluice-target-XXXXXX");
+    must(mkdtemp(world->dir));
+    snprintf(path, sizeof path, "%s/repo", world->dir);
+    must(sl_store_posix_open(path, true, &world->store, &err) == 0);
+    must(sl_repo_open(world->store, true, &world->repo, &err) == 0);
+    if (listening)
+        make_certificates(world);
+}
+
+void world_start(struct world *world, const struct sl_target_config *config, bool listening)
+{
+    struct sl_target_config own = config ? *config : (struct sl_target_config){0};
+    struct sl_err err = {0};
+    own.repo = world->repo;
+    if (!own.pool_bytes)
+        own.pool_bytes = 16 * MiB;
+    own.tls = listening ? world->server : NULL;
+    own.listen_address = "127.0.0.1";
+    int rc = sl_target_start(&own, &world->target, &err);
+    if (rc)
+        fprintf(stderr, "%s\n", err.msg);
+    must(rc == 0);
+    snprintf(world->port, sizeof world->port, "%u", sl_target_port(world->target));
+}
+
+void world_open(struct world *world, const struct sl_target_config *config, bool listening)
+{
+    world_make(world, listening);
+    world_start(world, config, listening);
+}
+
+void world_stop(struct world *world, unsigned grace_ms)
+{
+    sl_target_stop(world->target, grace_ms);
+    world->target = NULL;
+}
+
+void world_close(struct world *world)
+{
+    char command[96];
+    sl_fault_set(NULL);
+    if (world->target)
+        world_stop(world, 0);
+    sl_tls_free(world->server);
+    sl_tls_free(world->client);
+    sl_repo_close(world->repo);
+    world->store->ops->free(world->store);
+    snprintf(command, sizeof command, "rm -rf %s", world->dir);
+    must(system(command) == 0);
+}
+
+/* --- letters --------------------------------------------------------------------------------- */
+
+static uint8_t *copy_rest(struct sl_msg *msg)
+{
+    const uint8_t **rest = NULL;
+    size_t bytes = 0;
+    if (msg->type == SL_MSG_TABLED)
+        rest = &msg->tabled.digests, bytes = msg->tabled.digests_bytes;
+    else if (msg->type == SL_MSG_SENT)
+        rest = &msg->sent.blocks, bytes = msg->sent.blocks_bytes;
+    else if (msg->type == SL_MSG_LISTED)
+        rest = &msg->listed.entries, bytes = msg->listed.entries_bytes;
+    if (!rest)
+        return NULL;
+    uint8_t *copy = malloc(bytes ? bytes : 1);
+    must(copy);
+    memcpy(copy, *rest, bytes);
+    *rest = copy;
+    return copy;
+}
+
+static void taken(struct script *script, const struct sl_msg_taken *msg)
+{
+    struct sl_reader r = sl_reader_on(msg->slots, msg->slots_bytes);
+    while (sl_reader_left(&r)) {
+        uint32_t slot = sl_read_u32(&r);
+        must(slot < script->slots && script->use[slot] == SLOT_OFFERED);
+        script->use[slot] = SLOT_FREE;
+    }
+}
+
+static int on_message(void *arg, struct sl_control *control, const struct sl_msg *msg,
+                      struct sl_err *err)
+{
+    struct script *script = arg;
+    (void)control, (void)err;
+    if (msg->type == SL_MSG_TAKEN) {
+        taken(script, &msg->taken);
+        return 0;
+    }
+    struct letter *letter = calloc(1, sizeof *letter);
+    must(letter);
+    letter->msg = *msg;
+    letter->rest = copy_rest(&letter->msg);
+    *script->letters_end = letter;
+    script->letters_end = &letter->next;
+    return 0;
+}
+
+static void turn_control(struct script *script)
+{
+    struct sl_err err = {0};
+    if (!script->closed)
+        script->closed = sl_control_process(script->control, on_message, script, &err);
+}
+
+static void turn_lane(struct script *script, struct sl_lane **lane)
+{
+    struct sl_lane_event events[16];
+    size_t n;
+    do {
+        n = sl_lane_process(*lane, events, 16);
+        for (size_t i = 0; i < n; i++) {
+            if (events[i].kind == SL_LANE_NOTICE) {
+                struct sl_reader r = sl_reader_on(events[i].notice, SL_NOTICE_BYTES);
+                must(script->notice_count < 1024);
+                script->notices[script->notice_count++] = sl_read_u64(&r);
+                must(sl_read_u64(&r) == 0);
+            } else if (events[i].kind == SL_LANE_CLOSED) {
+                sl_lane_free(*lane);
+                *lane = NULL;
+                return;
+            }
+        }
+    } while (n == 16);
+}
+
+void script_turn(struct script *script, int ms)
+{
+    struct pollfd fds[LANES_MAX + 1] = {{sl_control_fd(script->control), POLLIN, 0}};
+    nfds_t n = 1;
+    int due = sl_control_next_ms(script->control);
+    for (int i = 0; i < LANES_MAX && !script->lanes_asleep; i++)
+        if (script->lanes[i])
+            fds[n++] = (struct pollfd){script->lanes[i]->fd, script->lanes[i]->events_wanted, 0};
+    if (script->closed)
+        fds[0].fd = -1;
+    else if (due >= 0 && due < ms)
+        ms = due;
+    poll(fds, n, ms);
+    turn_control(script);
+    for (int i = 0; i < LANES_MAX && !script->lanes_asleep; i++)
+        if (script->lanes[i])
+            turn_lane(script, &script->lanes[i]);
+    turn_control(script); /* what was queued meanwhile */
+}
+
+static struct letter **find(struct script *script, enum sl_msg_type type)
+{
+    struct letter **at = &script->letters;
+    while (*at && (*at)->msg.type != type)
+        at = &(*at)->next;
+    return at;
+}
+
+bool script_has(const struct script *script, enum sl_msg_type type)
+{
+    for (const struct letter *letter = script->letters; letter; letter = letter->next)
+        if (letter->msg.type == type)
+            return true;
+    return false;
+}
+
+static struct sl_msg *take(struct script *script, struct letter **at)
+{
+    static _Thread_local struct letter *last; /* its rest lives until the next is taken */
+    struct letter *letter = *at;
+    *at = letter->next;
+    if (!letter->next)
+        script->letters_end = at;
+    if (last) {
+        free(last->rest);
+        free(last);
+    }
+    last = letter;
+    return &letter->msg;
+}
+
+static void complain(const struct script *script, enum sl_msg_type type)
+{
+    fprintf(stderr, "waited in vain for %s, control %s\n", sl_msg_name((int)type),
+            sl_code_name(script->closed));
+    for (const struct letter *letter = script->letters; letter; letter = letter->next)
+        fprintf(stderr, "  there is %s %s\n", sl_msg_name((int)letter->msg.type),
+                letter->msg.type == SL_MSG_ERROR ? letter->msg.error.text : "");
+    abort();
+}
+
+struct sl_msg script_await(struct script *script, enum sl_msg_type type)
+{
+    sl_deadline deadline = sl_deadline_in_ms(WAIT_MS);
+    for (;;) {
+        struct letter **at = find(script, type);
+        if (*at)
+            return *take(script, at);
+        if (script->closed || sl_deadline_passed(deadline) ||
+            (type != SL_MSG_ERROR && script_has(script, SL_MSG_ERROR)))
+            complain(script, type);
+        script_turn(script, 100);
+    }
+}
+
+struct sl_msg script_await_error(struct script *script, enum sl_about about, int code)
+{
+    struct sl_msg msg = script_await(script, SL_MSG_ERROR);
+    if (msg.error.kind != about || msg.error.code != -code)
+        fprintf(stderr, "error is about %u, %s: %s\n", msg.error.kind,
+                sl_code_name(-(int)msg.error.code), msg.error.text);
+    must(msg.error.kind == about && msg.error.code == -code);
+    return msg;
+}
+
+void script_await_close(struct script *script)
+{
+    sl_deadline deadline = sl_deadline_in_ms(WAIT_MS);
+    while (!script->closed) {
+        must(!sl_deadline_passed(deadline));
+        script_turn(script, 100);
+    }
+}
+
+void script_send(struct script *script, const struct sl_msg *msg)
+{
+    must(sl_control_send(script->control, msg) == 0 || script->closed);
+    turn_control(script);
+}
+
+/* --- opening --------------------------------------------------------------------------------- */
+
+static void connect_control(struct script *script, const struct script_options *options)
+{
+    struct sl_control *target;
+    struct sl_err err = {0};
+    int rc;
+    if (options->listening) {
+        rc = sl_control_connect(script->world->client, "127.0.0.1", script->world->port,
+                                "127.0.0.1", sl_deadline_in_ms(WAIT_MS), &script->control, &err);
+    } else {
+        rc = sl_control_pair(options->client ? options->client : "db1", &script->control, &target,
+                             &err);
+        if (!rc)
+            rc = sl_target_attach(script->world->target, target, &err);
+    }
+    if (rc)
+        fprintf(stderr, "%s\n", err.msg);
+    must(rc == 0);
+}
+
+bool script_hello(struct script *script, struct world *world, const struct script_options *options)
+{
+    *script = (struct script){.world = world, .listening = options->listening};
+    script->letters_end = &script->letters;
+    script->slots = options->slots ? options->slots : SLOTS;
+    connect_control(script, options);
+    struct sl_msg msg = {.type = SL_MSG_HELLO};
+    msg.hello.version = msg.hello.version_min = SL_WIRE_VERSION;
+    snprintf(msg.hello.software, sizeof msg.hello.software, "scripted");
+    snprintf(msg.hello.stanza, sizeof msg.hello.stanza, "%s",
+             options->stanza ? options->stanza : "main");
+    msg.hello.seal = (uint8_t)options->seal;
+    msg.hello.slots = script->slots;
+    msg.hello.slot_bytes = SL_BLOCK_BYTES;
+    script_send(script, &msg);
+    sl_deadline deadline = sl_deadline_in_ms(WAIT_MS);
+    while (!script->letters && !script->closed && !sl_deadline_passed(deadline))
+        script_turn(script, 100);
+    if (!script_has(script, SL_MSG_WELCOME))
+        return false;
+    script->welcome = script_await(script, SL_MSG_WELCOME).welcome;
+    sl_control_heartbeat(script->control, script->welcome.heartbeat_ms, script->welcome.dead_ms);
+    script->sealed = sl_seal_decided(options->seal, (enum sl_seal_kind)script->welcome.seal,
+                                     options->listening ? SL_TRANSPORT_TCP : SL_TRANSPORT_LOCAL);
+    uint8_t secret[SL_SEAL_SECRET_BYTES];
+    const struct sl_id *id = &script->welcome.session;
+    must(!sl_control_export(script->control, SL_EXPORT_LANE, id, script->lane_key,
+                            sizeof script->lane_key, NULL));
+    must(!sl_control_export(script->control, SL_EXPORT_SEAL_CLIENT, id, secret, sizeof secret,
+                            NULL));
+    must(!sl_sealer_new(secret, &script->sealer, NULL));
+    must(!sl_control_export(script->control, SL_EXPORT_SEAL_TARGET, id, secret, sizeof secret,
+                            NULL));
+    must(!sl_sealer_new(secret, &script->unsealer, NULL));
+    return true;
+}
+
+static struct sl_connect route(const struct script *script)
+{
+    return (struct sl_connect){.host = "127.0.0.1",
+                               .port = script->world->port,
+                               .depth = 16,
+                               .deadline = sl_deadline_in_ms(WAIT_MS),
+                               .traffic_class = -1};
+}
+
+static int lane_over_tcp(struct script *script, uint16_t id, struct sl_lane **ret_lane)
+{
+    struct sl_lane_hello hello = {.version = SL_WIRE_VERSION,
+                                  .session = script->welcome.session,
+                                  .lane = id,
+                                  .depth = 16,
+                                  .nonce = id};
+    uint8_t bytes[SL_LANE_HELLO_BYTES], reply[SL_LANE_HELLO_BYTES];
+    struct sl_connect to = route(script);
+    sl_lane_hello_sign(&hello, script->lane_key, 'c');
+    sl_lane_hello_encode(&hello, bytes);
+    to.hello = bytes;
+    int rc = script->rail->ops->connect(script->rail, script->domain, &to, reply, ret_lane, NULL);
+    if (rc)
+        return rc;
+    must(sl_lane_hello_decode(reply, sizeof reply, &hello) == 0);
+    must(sl_lane_hello_verify(&hello, script->lane_key, 't') && hello.lane == id);
+    return 0;
+}
+
+int script_lane(struct script *script)
+{
+    uint16_t id = script->next_lane++;
+    int index = 0;
+    while (script->lanes[index])
+        must(++index < LANES_MAX);
+    int rc = script->listening
+                 ? lane_over_tcp(script, id, &script->lanes[index])
+                 : sl_target_local_lane(script->world->target, &script->welcome.session,
+                                        script->domain, id, &script->lanes[index], NULL);
+    if (rc)
+        return rc;
+    must(script_await(script, SL_MSG_LANE_UP).lane_up.lane == id);
+    return index;
+}
+
+void script_lane_end(struct script *script, int index)
+{
+    sl_lane_free(script->lanes[index]);
+    script->lanes[index] = NULL;
+}
+
+void script_memory(struct script *script)
+{
+    struct sl_msg msg = {.type = SL_MSG_MEMORY};
+    msg.memory.address = script->region->remote.address;
+    msg.memory.key = script->region->remote.key;
+    msg.memory.length = script->region->remote.length;
+    script_send(script, &msg);
+}
+
+void script_open(struct script *script, struct world *world, const struct script_options *options)
+{
+    static const struct script_options none = {0};
+    options = options ? options : &none;
+    if (!script_hello(script, world, options))
+        complain(script, SL_MSG_WELCOME);
+    struct sl_connect to = route(script);
+    must((options->listening ? sl_tcp_rail_ops.resolve(&to, &script->rail, NULL)
+                             : sl_loopback_rail_new(&script->rail, NULL)) == 0);
+    const struct sl_rail_ops *ops = script->rail->ops;
+    script->memory = sl_pages_alloc((size_t)script->slots * SL_BLOCK_BYTES);
+    must(script->memory);
+    must(ops->domain_new(script->rail, &script->domain, NULL) == 0);
+    must(ops->region_new(script->domain, script->memory, (size_t)script->slots * SL_BLOCK_BYTES,
+                         SL_ACCESS_BOTH, &script->region, NULL) == 0);
+    if (!options->no_memory)
+        script_memory(script);
+    for (unsigned i = 0; i < (options->lanes ? options->lanes : 2) && !options->no_lanes; i++)
+        must(script_lane(script) >= 0);
+}
+
+void script_close(struct script *script)
+{
+    for (int i = 0; i < LANES_MAX; i++)
+        sl_lane_free(script->lanes[i]);
+    sl_control_free(script->control);
+    while (script->letters) {
+        struct letter *next = script->letters->next;
+        free(script->letters->rest);
+        free(script->letters);
+        script->letters = next;
+    }
+    sl_sealer_free(script->sealer);
+    sl_sealer_free(script->unsealer);
+    if (script->rail) {
+        const struct sl_rail_ops *ops = script->rail->ops;
+        ops->region_free(script->region);
+        ops->domain_free(script->domain);
+        ops->rail_free(script->rail);
+    }
+    if (script->memory)
+        sl_pages_free(script->memory, (size_t)script->slots * SL_BLOCK_BYTES);
+    *script = (struct script){0};
+}
+
+void script_bye(struct script *script)
+{
+    struct sl_msg msg = {.type = SL_MSG_BYE};
+    script_send(script, &msg);
+    script_await_close(script);
+    script_close(script);
+}
+
+/* --- content --------------------------------------------------------------------------------- */
+
+struct content content_new(const struct world *world, unsigned seed, uint64_t length, bool holes)
+{
+    struct content content = {.bytes = malloc(length ? length : 1), .length = length};
+    uint64_t state = seed * 0x9e3779b97f4a7c15u + 1;
+    must(content.bytes);
+    for (uint64_t i = 0; i < length; i++) {
+        if (i % 8 == 0)
+            state = state * 6364136223846793005u + 1442695040888963407u;
+        bool hole = holes && i / SL_BLOCK_BYTES % 3 == 1;
+        content.bytes[i] = hole ? 0 : (uint8_t)(state >> (8 + i % 8 * 4));
+    }
+    uint32_t blocks = sl_blocks_of(length);
+    struct sl_id *leaves = calloc(blocks + 1, sizeof *leaves);
+    must(leaves);
+    for (uint32_t i = 0; i < blocks; i++)
+        leaves[i] =
+            sl_digest(world->repo->digest_seed, content.bytes + (uint64_t)i * SL_BLOCK_BYTES,
+                      sl_block_length(length, i));
+    content.digest = sl_digest_content(world->repo->digest_seed, leaves, blocks);
+    free(leaves);
+    return content;
+}
+
+void content_free(struct content *content)
+{
+    free(content->bytes);
+    content->bytes = NULL;
+}
+
+/* --- writing --------------------------------------------------------------------------------- */
+
+void script_create(struct script *script, uint32_t object, const char *name)
+{
+    struct sl_msg msg = {.type = SL_MSG_CREATE};
+    msg.create.object = object;
+    snprintf(msg.create.name, sizeof msg.create.name, "%s", name);
+    script_send(script, &msg);
+}
+
+static bool find_slot(const struct script *script, uint32_t *ret_slot)
+{
+    for (uint32_t i = 0; i < script->slots; i++)
+        if (script->use[i] == SLOT_FREE) {
+            *ret_slot = i;
+            return true;
+        }
+    return false;
+}
+
+uint32_t script_slot(struct script *script)
+{
+    sl_deadline deadline = sl_deadline_in_ms(WAIT_MS);
+    uint32_t slot = 0;
+    while (!find_slot(script, &slot)) {
+        must(!script->closed && !sl_deadline_passed(deadline));
+        script_turn(script, 100);
+    }
+    return slot;
+}
+
+struct sl_offer script_fill(struct script *script, uint32_t object, const struct content *content,
+                            uint32_t block)
+{
+    uint64_t seed = script->world->repo->digest_seed;
+    const uint8_t *bytes = content->bytes + (uint64_t)block * SL_BLOCK_BYTES;
+    uint32_t length = sl_block_length(content->length, block);
+    struct sl_offer offer = {.object = object, .block = block, .plain_bytes = length};
+    offer.plain_digest = offer.stored_digest = sl_digest(seed, bytes, length);
+    if (sl_bytes_are_zero(bytes, length)) {
+        offer.slot = SL_SLOT_NONE;
+        offer.flags = SL_BLOCK_ZERO;
+        return offer;
+    }
+    offer.slot = script_slot(script);
+    offer.stored_bytes = length;
+    uint8_t *to = script->memory + (size_t)offer.slot * SL_BLOCK_BYTES;
+    if (script->sealed) {
+        offer.seal_number = ++script->seals;
+        must(sl_seal(script->sealer, &offer, bytes, to, NULL) == 0);
+    } else {
+        memcpy(to, bytes, length);
+    }
+    return offer;
+}
+
+void script_offer(struct script *script, const struct sl_offer *offer)
+{
+    uint8_t body[SL_OFFER_BYTES];
+    struct sl_writer w = sl_writer_on(body, sizeof body);
+    sl_offer_write(&w, offer);
+    if (offer->slot < script->slots)
+        script->use[offer->slot] = SLOT_OFFERED;
+    struct sl_msg msg = {.type = SL_MSG_OFFER};
+    msg.offer.offers = body;
+    msg.offer.offers_bytes = sizeof body;
+    script_send(script, &msg);
+}
+
+void script_commit(struct script *script, uint32_t object, const struct content *content)
+{
+    struct sl_msg msg = {.type = SL_MSG_COMMIT};
+    msg.commit.object = object;
+    msg.commit.length = content->length;
+    msg.commit.digest = content->digest;
+    script_send(script, &msg);
+}
+
+void script_write(struct script *script, uint32_t object, const char *name,
+                  const struct content *content)
+{
+    script_create(script, object, name);
+    for (uint32_t i = 0; i < sl_blocks_of(content->length); i++) {
+        struct sl_offer offer = script_fill(script, object, content, i);
+        script_offer(script, &offer);
+    }
+    script_commit(script, object, content);
+}
+
+static bool is_outcome(const struct sl_msg *msg, uint32_t object)
+{
+    return msg->type == SL_MSG_STORED
+               ? msg->stored.object == object
+               : msg->type == SL_MSG_ERROR && msg->error.kind == SL_ABOUT_OBJECT &&
+                     msg->error.about == object;
+}
+
+int script_outcome(struct script *script, uint32_t object, enum sl_outcome *ret_outcome)
+{
+    sl_deadline deadline = sl_deadline_in_ms(WAIT_MS);
+    for (;;) {
+        struct letter **at = &script->letters;
+        while (*at && !is_outcome(&(*at)->msg, object))
+            at = &(*at)->next;
+        if (*at) {
+            const struct sl_msg *msg = take(script, at);
+            if (msg->type == SL_MSG_ERROR)
+                return -(int)msg->error.code;
+            if (ret_outcome)
+                *ret_outcome = (enum sl_outcome)msg->stored.outcome;
+            return 0;
+        }
+        if (script->closed || sl_deadline_passed(deadline))
+            complain(script, SL_MSG_STORED);
+        script_turn(script, 100);
+    }
+}
+
+void script_put(struct script *script, uint32_t object, const char *name,
+                const struct content *content, enum sl_outcome outcome)
+{
+    enum sl_outcome got = 0;
+    script_write(script, object, name, content);
+    int rc = script_outcome(script, object, &got);
+    if (rc)
+        fprintf(stderr, "\"%s\" was not stored: %s\n", name, sl_code_name(rc));
+    must(rc == 0 && got == outcome);
+}
+
+void script_all_slots_free(struct script *script)
+{
+    sl_deadline deadline = sl_deadline_in_ms(WAIT_MS);
+    for (uint32_t i = 0; i < script->slots;) {
+        if (script->use[i] == SLOT_FREE) {
+            i++;
+            continue;
+        }
+        must(!script->closed && !sl_deadline_passed(deadline));
+        script_turn(script, 100);
+    }
+}
+
+/* --- reading --------------------------------------------------------------------------------- */
+
+void script_get_block(struct script *script, uint32_t object, uint32_t block, uint32_t slot)
+{
+    uint8_t body[SL_GET_BYTES];
+    struct sl_writer w = sl_writer_on(body, sizeof body);
+    struct sl_get get = {object, block, slot};
+    sl_get_write(&w, &get);
+    script->use[slot] = SLOT_ASKED;
+    struct sl_msg msg = {.type = SL_MSG_GET};
+    msg.get.gets = body;
+    msg.get.gets_bytes = sizeof body;
+    script_send(script, &msg);
+}
+
+/* A download: what is on its way, by slot. */
+struct wanted {
+    bool asked, sent;
+    struct sl_sent block;
+};
+
+struct download {
+    struct script *script;
+    const struct content *content;
+    uint32_t object, next, blocks, done;
+    struct wanted wanted[256];
+    int code;
+};
+
+static bool take_notice(struct script *script, uint64_t push)
+{
+    for (size_t i = 0; i < script->notice_count; i++)
+        if (script->notices[i] == push) {
+            script->notices[i] = script->notices[--script->notice_count];
+            return true;
+        }
+    return false;
+}
+
+static bool lane_is_down(const struct script *script, uint16_t id)
+{
+    for (int i = 0; i < LANES_MAX; i++)
+        if (script->lanes[i] && script->lanes[i]->id == id)
+            return false;
+    return true;
+}
+
+/* The block is there: unseals it, and compares it with what it should be. */
+static void arrived(struct download *d, uint32_t slot)
+{
+    struct script *script = d->script;
+    struct sl_offer *block = &d->wanted[slot].block.block;
+    uint8_t *bytes = script->memory + (size_t)slot * SL_BLOCK_BYTES;
+    uint32_t length = sl_block_length(d->content->length, block->block);
+    must(block->stored_bytes == length && block->plain_bytes == length);
+    if (script->sealed)
+        must(sl_unseal(script->unsealer, block, bytes, bytes, NULL) == 0);
+    must(!memcmp(bytes, d->content->bytes + (uint64_t)block->block * SL_BLOCK_BYTES, length));
+}
+
+static void step_slot(struct download *d, uint32_t slot)
+{
+    struct script *script = d->script;
+    struct wanted *wanted = &d->wanted[slot];
+    if (!wanted->asked || !wanted->sent)
+        return;
+    bool zero = wanted->block.block.flags & SL_BLOCK_ZERO;
+    if (wanted->block.code) {
+        d->code = wanted->block.code;
+    } else if (!zero && take_notice(script, wanted->block.push)) {
+        arrived(d, slot);
+    } else if (!zero && lane_is_down(script, (uint16_t)(wanted->block.push >> 48))) {
+        wanted->sent = false; /* lost on its way: ask anew */
+        script_get_block(script, d->object, wanted->block.block.block, slot);
+        return;
+    } else if (!zero) {
+        return;
+    }
+    *wanted = (struct wanted){0};
+    script->use[slot] = SLOT_FREE;
+    d->done++;
+}
+
+static void take_sents(struct download *d)
+{
+    for (;;) {
+        struct letter **at = find(d->script, SL_MSG_SENT);
+        if (!*at)
+            return;
+        const struct sl_msg *msg = take(d->script, at);
+        struct sl_reader r = sl_reader_on(msg->sent.blocks, msg->sent.blocks_bytes);
+        while (sl_reader_left(&r)) {
+            struct sl_sent sent;
+            sl_sent_read(&r, &sent);
+            must(sent.block.slot < d->script->slots && sent.block.object == d->object);
+            struct wanted *wanted = &d->wanted[sent.block.slot];
+            must(wanted->asked && !wanted->sent);
+            wanted->sent = true;
+            wanted->block = sent;
+        }
+    }
+}
+
+static void check_table(struct script *script, uint32_t object, uint32_t blocks,
+                        const struct content *content)
+{
+    struct sl_msg msg = {.type = SL_MSG_TABLE};
+    msg.table.object = object;
+    msg.table.count = blocks;
+    script_send(script, &msg);
+    struct sl_msg_tabled tabled = script_await(script, SL_MSG_TABLED).tabled;
+    must(tabled.object == object && tabled.digests_bytes == blocks * sizeof(struct sl_id));
+    struct sl_id *leaves = calloc(blocks + 1, sizeof *leaves);
+    must(leaves);
+    memcpy(leaves, tabled.digests, tabled.digests_bytes);
+    struct sl_id digest = sl_digest_content(script->world->repo->digest_seed, leaves, blocks);
+    must(sl_id_equal(&digest, &content->digest));
+    free(leaves);
+}
+
+static void download(struct download *d)
+{
+    struct script *script = d->script;
+    sl_deadline deadline = sl_deadline_in_ms(WAIT_MS);
+    while (d->done < d->blocks) {
+        uint32_t slot;
+        while (d->next < d->blocks && find_slot(script, &slot)) {
+            d->wanted[slot].asked = true;
+            script_get_block(script, d->object, d->next++, slot);
+        }
+        if (script->closed || sl_deadline_passed(deadline))
+            complain(script, SL_MSG_SENT);
+        script_turn(script, 100);
+        take_sents(d);
+        for (uint32_t i = 0; i < script->slots; i++)
+            step_slot(d, i);
+    }
+}
+
+int script_read(struct script *script, uint32_t object, const char *name,
+                const struct content *content)
+{
+    struct sl_msg msg = {.type = SL_MSG_OPEN};
+    msg.open.object = object;
+    snprintf(msg.open.name, sizeof msg.open.name, "%s", name);
+    script_send(script, &msg);
+    while (!script_has(script, SL_MSG_OPENED) && !script_has(script, SL_MSG_ERROR) &&
+           !script->closed)
+        script_turn(script, 100);
+    if (script_has(script, SL_MSG_ERROR))
+        return -(int)script_await(script, SL_MSG_ERROR).error.code;
+    struct sl_msg_opened opened = script_await(script, SL_MSG_OPENED).opened;
+    must(opened.object == object && opened.length == content->length);
+    must(sl_id_equal(&opened.digest, &content->digest));
+    struct download d = {.script = script,
+                         .content = content,
+                         .object = object,
+                         .blocks = sl_blocks_of(content->length)};
+    check_table(script, object, d.blocks, content);
+    download(&d);
+    msg = (struct sl_msg){.type = SL_MSG_CLOSE};
+    msg.close.object = object;
+    script_send(script, &msg);
+    return d.code;
+}
