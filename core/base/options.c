@@ -366,7 +366,8 @@ static int parse_long(struct sl_options *options, const char *command, char **ar
     if (!sl_option_belongs(option, command)) {
         sl_err_set(err, SL_ERR_USAGE, "option \"--%s\" is not one of command \"%s\"", option->name,
                    command);
-        return sl_err_hint(err, "it belongs to: %s", option->commands);
+        sl_err_hint(err, "it belongs to: %s", option->commands);
+        return SL_ERR_USAGE;
     }
     if (!text && option->type == SL_OPTION_BOOL)
         text = "on";
@@ -395,7 +396,8 @@ int sl_options_parse_args(struct sl_options *options, const char *command, int a
                 return rc;
         } else if (!only_args && word[0] == '-' && word[1] && !options->lenient) {
             sl_err_set(err, SL_ERR_USAGE, "unknown option \"%.64s\"", word);
-            return sl_err_hint(err, "options are written in full: --name=value");
+            sl_err_hint(err, "options are written in full: --name=value");
+            return SL_ERR_USAGE;
         } else if (count < args_max) {
             args[count++] = word;
         } else if (!options->lenient) {

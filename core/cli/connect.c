@@ -73,8 +73,9 @@ static int make_tls(struct sl_connection *connection, const struct sl_options *o
         if (sl_option_string(options, names[i]))
             continue;
         sl_err_set(err, SL_ERR_CONFIG, "repo-host needs %s", names[i]);
-        return sl_err_hint(err, "make certificates with \"sluice cert init\" and \"sluice cert "
-                                "issue\", then set tls-cert, tls-key and tls-ca");
+        sl_err_hint(err, "make certificates with \"sluice cert init\" and \"sluice cert "
+                         "issue\", then set tls-cert, tls-key and tls-ca");
+        return SL_ERR_CONFIG;
     }
     struct sl_tls_files files = {.certificate = sl_option_string(options, "tls-cert"),
                                  .key = sl_option_string(options, "tls-key"),
@@ -220,17 +221,20 @@ static int check(const struct sl_options *options, const char *stanza, bool *ret
     bool host = sl_option_is_set(options, "repo-host");
     if (!stanza) {
         sl_err_set(err, SL_ERR_USAGE, "no stanza is named");
-        return sl_err_hint(err, "add --stanza=NAME");
+        sl_err_hint(err, "add --stanza=NAME");
+        return SL_ERR_USAGE;
     }
     if (path && host) {
         sl_err_set(err, SL_ERR_CONFIG, "repo-path (%s) and repo-host (%s) are both set",
                    sl_option_origin(options, "repo-path"), sl_option_origin(options, "repo-host"));
-        return sl_err_hint(err, "keep one: a folder of this host, or a backup host");
+        sl_err_hint(err, "keep one: a folder of this host, or a backup host");
+        return SL_ERR_CONFIG;
     }
     if (!path && !host) {
         sl_err_set(err, SL_ERR_CONFIG, "no repository is named");
-        return sl_err_hint(err, "set repo-path (a folder of this host) or repo-host (a host that "
-                                "runs sluiced)");
+        sl_err_hint(err, "set repo-path (a folder of this host) or repo-host (a host that "
+                         "runs sluiced)");
+        return SL_ERR_CONFIG;
     }
     *ret_embedded = path != NULL;
     return 0;

@@ -13,7 +13,8 @@ int sl_stanza_check(const char *name, struct sl_err *err)
         strcmp(name, "global") != 0)
         return 0;
     sl_err_set(err, SL_ERR_CONFIG, "\"%.80s\" is not a stanza's name", name);
-    return sl_err_hint(err, "a name is 1 to 64 of letters, digits and ._+-");
+    sl_err_hint(err, "a name is 1 to 64 of letters, digits and ._+-");
+    return SL_ERR_CONFIG;
 }
 
 /* Is `folder` the data path or below it? Both resolved: a data directory is often a link. */

@@ -62,7 +62,8 @@ static int find_file(const char *name, char path[PATH_MAX], struct sl_err *err)
         snprintf(looked + used, sizeof looked - used, "%s\"%s\"", i ? ", " : "", folders.paths[i]);
     }
     sl_err_set(err, SL_ERR_NOT_FOUND, "plugin \"sluice-%s.so\" is not in %s", name, looked);
-    return sl_err_hint(err, "install it, or set SLUICE_PLUGIN_PATH to its folder");
+    sl_err_hint(err, "install it, or set SLUICE_PLUGIN_PATH to its folder");
+    return SL_ERR_NOT_FOUND;
 }
 
 static int load(const char *name, const char *symbol, const void **ret_symbol, struct sl_err *err)
@@ -92,7 +93,8 @@ static int check_abi(const char *name, uint32_t has, uint32_t wants, struct sl_e
         return 0;
     sl_err_set(err, SL_ERR_VERSION,
                "plugin \"sluice-%s.so\" was built for interface %u, this is %u", name, has, wants);
-    return sl_err_hint(err, "install the plugin of the same Sluice version");
+    sl_err_hint(err, "install the plugin of the same Sluice version");
+    return SL_ERR_VERSION;
 }
 
 /* The name becomes part of a path. */
