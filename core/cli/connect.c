@@ -172,7 +172,8 @@ static int open_embedded(struct sl_connection *connection, const struct sl_optio
     rc = sl_target_start(&target, &connection->target, err);
     if (rc)
         return rc;
-    config->embedded = connection->target;
+    struct sl_embedded embedded = {connection->target, sl_target_attach, sl_target_local_lane};
+    config->embedded = &embedded; /* copied */
     return sl_client_open(config, deadline, &connection->client, err);
 }
 
