@@ -1,0 +1,13 @@
+/* Shared by the TCP lane's tests. */
+#ifndef SL_TEST_TCP_H
+#define SL_TEST_TCP_H
+
+#include "tests/support/lane_conformance.h"
+
+/* A listening socket on `host` (numeric), its port in `port`. */
+int tcp_listen(const char *host, char port[8]);
+
+extern const struct CMUnitTest tcp_hostile_tests[];
+extern const size_t tcp_hostile_test_count;
+
+#endif
