@@ -15,6 +15,12 @@ as_pg() {
     (cd "$work" && "$@")
   fi
 }
+# The server's user must be able to run what was built.
+if [ -n "$pg_user" ] && ! as_pg test -x "$SLUICE_BUILD/bin/sluice"; then
+  mkdir -p "$work/tree"
+  cp -r "$SLUICE_BUILD/bin" "$SLUICE_BUILD/lib" "$work/tree/"
+  SLUICE_BUILD=$work/tree PATH=$work/tree/bin:$PATH
+fi
 new_cluster() {
   local name=$1 bin=/usr/lib/postgresql/${2:-15}/bin data=$work/$1-data socket=$work/$1-socket cport
   cport=$(free_port)
