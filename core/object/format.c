@@ -199,7 +199,8 @@ static int check_envelope(const uint8_t *bytes, struct sl_reader *r, struct sl_t
     if (t->version != SL_OBJECT_VERSION) {
         sl_err_set(err, SL_ERR_VERSION, "object has format version %u, this Sluice reads %u",
                    t->version, SL_OBJECT_VERSION);
-        return sl_err_hint(err, "a newer version of Sluice wrote it; use that one to read it");
+        sl_err_hint(err, "a newer version of Sluice wrote it; use that one to read it");
+        return SL_ERR_VERSION;
     }
     return 0;
 }

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #define FOLDER_MODE 0750
-#define RACES       8 /* an expire that removes the empty folder we have just made */
+#define RACES       100 /* an expire that removes the empty folder we have just made */
 
 void sl_posix_split(const char *name, char folder[SL_STORE_NAME_MAX], const char **ret_leaf)
 {
@@ -96,6 +96,23 @@ int sl_posix_folder_sync(struct sl_posix *store, const char *point, int fd, cons
     return rc;
 }
 
+_Static_assert(sizeof((struct sl_folder_id){0}.handle) == MAX_HANDLE_SZ, "room for a handle");
+
+/* File systems use inode numbers again, and birth times have the grain of the kernel's tick. A file
+ * handle has the inode's generation, too (open_by_handle_at(2)); not every file system has them. */
+static void add_handle(const struct sl_posix *store, const char *folder, struct sl_folder_id *id)
+{
+    union {
+        struct file_handle head;
+        uint8_t room[sizeof(struct file_handle) + MAX_HANDLE_SZ];
+    } handle = {.head.handle_bytes = MAX_HANDLE_SZ};
+    int mount;
+    if (name_to_handle_at(store->root, folder, &handle.head, &mount, 0) != 0)
+        return;
+    id->handle_bytes = handle.head.handle_bytes;
+    memcpy(id->handle, handle.head.f_handle, id->handle_bytes);
+}
+
 static int identify(const struct sl_posix *store, const char *folder, struct sl_folder_id *id,
                     struct sl_err *err)
 {
@@ -109,10 +126,11 @@ static int identify(const struct sl_posix *store, const char *folder, struct sl_
         .device = (uint64_t)st.stx_dev_major << 32 | st.stx_dev_minor,
         .inode = st.stx_ino,
     };
-    if (st.stx_mask & STATX_BTIME) { /* inode numbers are used again, birth times are not */
+    if (st.stx_mask & STATX_BTIME) {
         id->born_s = st.stx_btime.tv_sec;
         id->born_ns = st.stx_btime.tv_nsec;
     }
+    add_handle(store, folder, id);
     return 0;
 }
 
@@ -130,9 +148,7 @@ static bool is_known(struct sl_posix *store, const char *folder, const struct sl
 {
     pthread_mutex_lock(&store->known_lock);
     const struct sl_known_folder *slot = slot_of(store, folder);
-    bool known = slot->path && !strcmp(slot->path, folder) && slot->id.device == id->device &&
-                 slot->id.inode == id->inode && slot->id.born_s == id->born_s &&
-                 slot->id.born_ns == id->born_ns;
+    bool known = slot->path && !strcmp(slot->path, folder) && !memcmp(&slot->id, id, sizeof *id);
     pthread_mutex_unlock(&store->known_lock);
     return known;
 }

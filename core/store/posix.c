@@ -56,7 +56,8 @@ int sl_posix_refuse_poisoned(const struct sl_posix *store, struct sl_err *err)
         return 0;
     sl_err_set(err, SL_ERR_SYNC, "%s refuses writes, because a sync of it failed earlier",
                store->base.label);
-    return sl_err_hint(err, "check the disk and the kernel's log, then restart");
+    sl_err_hint(err, "check the disk and the kernel's log, then restart");
+    return SL_ERR_SYNC;
 }
 
 void sl_posix_poison(struct sl_posix *store)
@@ -66,11 +67,12 @@ void sl_posix_poison(struct sl_posix *store)
 
 int sl_posix_openat(const char *point, int at, const char *path, int flags, mode_t mode)
 {
-    int decided;
-    if (sl_posix_fault(point, &decided))
-        return decided ? -decided : -EIO;
     for (;;) {
-        int fd = openat(at, path, flags | O_CLOEXEC, mode);
+        int decided, fd = -1;
+        if (!sl_posix_fault(point, &decided))
+            fd = openat(at, path, flags | O_CLOEXEC, mode);
+        else
+            errno = decided ? decided : EIO;
         if (fd >= 0 || errno != EINTR)
             return fd < 0 ? -errno : fd;
     }
@@ -78,15 +80,12 @@ int sl_posix_openat(const char *point, int at, const char *path, int flags, mode
 
 int sl_posix_sync_fd(const char *point, int fd, bool data_only)
 {
-    int decided;
-    if (sl_posix_fault(point, &decided))
-        return decided;
-    for (;;) {
-        if ((data_only ? fdatasync(fd) : fsync(fd)) == 0)
-            return 0;
-        if (errno != EINTR)
-            return errno;
-    }
+    int sys;
+    do {
+        if (!sl_posix_fault(point, &sys))
+            sys = (data_only ? fdatasync(fd) : fsync(fd)) == 0 ? 0 : errno;
+    } while (sys == EINTR);
+    return sys;
 }
 
 int sl_posix_open_name(const struct sl_posix *store, const char *name, struct sl_err *err)

@@ -11,11 +11,13 @@
 #define SL_POSIX_TEMPORARY_FOLDER ".tmp"
 #define SL_POSIX_KNOWN_SLOTS      1024u /* a power of two */
 
-/* What a folder is, so that another one made later under the same name is not taken for it. */
+/* What a folder is, so that another one made later under the same name is not taken for it. No
+ * padding: compared as bytes. */
 struct sl_folder_id {
     uint64_t device, inode;
     int64_t born_s;
-    uint32_t born_ns;
+    uint32_t born_ns, handle_bytes;
+    uint8_t handle[128]; /* MAX_HANDLE_SZ */
 };
 
 struct sl_known_folder {

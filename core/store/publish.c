@@ -20,7 +20,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define RACES 8 /* an expire that removes the empty folder before we link into it */
+#define RACES 100 /* an expire that removes the empty folder before we link into it */
 
 struct folder {
     char path[SL_STORE_NAME_MAX];

@@ -151,20 +151,17 @@ int sl_posix_create(struct sl_store *base, const char *name_hint, uint64_t lengt
 int sl_posix_link(const struct sl_posix_file *file, int folder, const char *leaf)
 {
     struct sl_posix *store = sl_posix_of(file->base.store);
-    int decided;
+    int sys;
     char proc[64];
-    if (sl_posix_fault("posix.link", &decided))
-        return decided;
     /* open(2), O_TMPFILE: the way for a process without CAP_DAC_READ_SEARCH */
     snprintf(proc, sizeof proc, "/proc/self/fd/%d", file->fd);
     const char *from = file->temporary_name ? file->temporary_name : proc;
     int flags = file->temporary_name ? 0 : AT_SYMLINK_FOLLOW;
-    for (;;) {
-        if (linkat(store->root, from, folder, leaf, flags) == 0)
-            return 0;
-        if (errno != EINTR) /* repeated, it may find its own name: publish.c knows it */
-            return errno;
-    }
+    do { /* repeated, it may find its own name: publish.c knows it */
+        if (!sl_posix_fault("posix.link", &sys))
+            sys = linkat(store->root, from, folder, leaf, flags) == 0 ? 0 : errno;
+    } while (sys == EINTR);
+    return sys;
 }
 
 void sl_posix_drop_temporary_name(struct sl_posix_file *file)

@@ -121,22 +121,18 @@ int sl_posix_read(struct sl_file *base, void *bytes, size_t count, uint64_t offs
 int sl_posix_truncate(struct sl_file *base, uint64_t length, struct sl_err *err)
 {
     struct sl_posix_file *file = sl_posix_file_of(base);
-    int rc = refuse_published(file, err), decided;
+    int rc = refuse_published(file, err), sys;
     if (rc)
         return rc;
     if (length > INT64_MAX)
         return sl_err_set(err, SL_ERR_LIMIT, "\"%s\" would be too long", file->name);
-    if (sl_posix_fault("posix.truncate", &decided)) {
-        errno = decided;
-        if (!decided)
-            return 0;
-    } else {
-        do {
-            if (ftruncate(file->fd, (off_t)length) == 0)
-                return 0;
-        } while (errno == EINTR);
-    }
-    return sl_err_sys(err, SL_ERR_WRITE, errno, "could not set the length of \"%s\"", file->name);
+    do {
+        if (!sl_posix_fault("posix.truncate", &sys))
+            sys = ftruncate(file->fd, (off_t)length) == 0 ? 0 : errno;
+    } while (sys == EINTR);
+    if (!sys)
+        return 0;
+    return sl_err_sys(err, SL_ERR_WRITE, sys, "could not set the length of \"%s\"", file->name);
 }
 
 int sl_posix_has_data(struct sl_file *base, uint64_t offset, uint64_t count, struct sl_err *err)

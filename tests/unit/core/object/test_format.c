@@ -289,6 +289,21 @@ static void trailer__not_an_object__told(void **state)
     assert_int_equal(trailer.version, 77);
 }
 
+static void decode__without_err__same_codes(void **state)
+{
+    struct fixture *f = *state;
+    struct sl_trailer trailer;
+    struct sl_block table[BLOCKS];
+    f->trailer.version = 9;
+    encode(f);
+    assert_int_equal(sl_trailer_decode(f->bytes, FILE_BYTES, &trailer, NULL), SL_ERR_VERSION);
+    f->trailer.version = SL_OBJECT_VERSION;
+    f->table[0].key_id = 1;
+    encode(f);
+    assert_int_equal(sl_trailer_decode(f->bytes, FILE_BYTES, &trailer, NULL), 0);
+    assert_int_equal(sl_footer_decode(&trailer, SEED, f->footer, table, NULL), SL_ERR_UNSUPPORTED);
+}
+
 static void footer__foreign_seed__refused(void **state)
 {
     struct fixture *f = *state;
@@ -368,6 +383,7 @@ int main(void)
         TEST(footer__not_after_the_content__refused),
         TEST(trailer__wrong_file_length__refused),
         TEST(trailer__not_an_object__told),
+        TEST(decode__without_err__same_codes),
         TEST(footer__foreign_seed__refused),
         TEST(footer__no_memory__fails),
         TEST(format__empty_content__is_a_trailer_alone),
