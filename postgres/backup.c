@@ -55,22 +55,13 @@ static int finish_files(struct sl_pg_backup *b, struct sl_err *err)
     return rc;
 }
 
-static unsigned jobs_of(const struct sl_invocation *invocation)
-{
-    long jobs = (long)sl_option_int(invocation->options, "jobs");
-    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-    if (!sl_option_is_set(invocation->options, "jobs") && cpus > 0 && cpus < jobs)
-        jobs = cpus;
-    return (unsigned)(jobs < 1 ? 1 : jobs > SL_PG_JOBS_MAX ? SL_PG_JOBS_MAX : jobs);
-}
-
 static int take(struct sl_pg_backup *b, struct sl_err *err)
 {
     int rc = sl_pg_backup_open(b, err);
     if (!rc)
         rc = sl_pg_backup_start(b, err);
     if (!rc)
-        rc = sl_pg_backup_files(b, jobs_of(b->invocation), err);
+        rc = sl_pg_backup_files(b, sl_pg_jobs(b->invocation), err);
     if (!rc)
         rc = finish_files(b, err);
     if (!rc)

@@ -11,14 +11,13 @@
 
 #include "core/base/thread.h"
 #include "postgres/cluster.h"
+#include "postgres/commands.h"
 #include "postgres/control_file.h"
 #include "postgres/db.h"
 #include "postgres/history.h"
 #include "postgres/repository.h"
 
 #include <stdatomic.h>
-
-#define SL_PG_JOBS_MAX 64
 
 struct sl_pg_backup {
     const struct sl_invocation *invocation;

@@ -16,4 +16,8 @@ int sl_pg_restore(struct sl_invocation *invocation, struct sl_err *err);
 int sl_pg_info(struct sl_invocation *invocation, struct sl_err *err);
 int sl_pg_check(struct sl_invocation *invocation, struct sl_err *err);
 
+/* --jobs, or, where it is not given, its default but no more than there are processors; 1..64. */
+#define SL_PG_JOBS_MAX 64
+unsigned sl_pg_jobs(const struct sl_invocation *invocation);
+
 #endif

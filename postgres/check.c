@@ -1,0 +1,342 @@
+/* check: do server, archiving and repository work together? The proof is a segment: the server is
+ * made to finish one, and it must arrive in the repository and read back whole. Each finding is one
+ * line; the first that failed gives the status. */
+#include "core/base/alloc.h"
+#include "core/base/json.h"
+#include "core/base/log.h"
+#include "postgres/commands.h"
+#include "postgres/control_file.h"
+#include "postgres/db.h"
+#include "postgres/repository.h"
+#include "postgres/signals.h"
+#include "postgres/wal_header.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define SKEW_MS_MOST      5000
+#define CERTIFICATE_DAYS  30
+#define SPACE_PERCENT_MIN 5
+
+struct check {
+    const struct sl_invocation *invocation;
+    struct sl_pg_repository repository;
+    struct sl_pg_db *db;
+    struct sl_pg_server server;
+    json_t *list;
+    struct sl_err first; /* failure */
+};
+
+static sl_deadline deadline_of(const struct check *c)
+{
+    return sl_deadline_in_ms((uint64_t)sl_option_int(c->invocation->options, "timeout"));
+}
+
+static void say(struct check *c, const char *name, const char *verdict, const char *text)
+{
+    if (!c->invocation->json)
+        printf("%-22s %-6s %s\n", name, verdict, text);
+    json_array_append_new(c->list, json_pack("{s:s,s:s,s:o}", "name", name, "result", verdict,
+                                             "text", sl_json_text(text)));
+}
+
+__attribute__((format(printf, 3, 4))) static void ok(struct check *c, const char *name,
+                                                     const char *fmt, ...)
+{
+    char text[1024];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    say(c, name, "ok", text);
+}
+
+__attribute__((format(printf, 3, 4))) static void warn(struct check *c, const char *name,
+                                                       const char *fmt, ...)
+{
+    char text[1024];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    say(c, name, "warn", text);
+}
+
+static void failed(struct check *c, const char *name, const struct sl_err *err)
+{
+    say(c, name, "FAILED", err->msg);
+    if (err->hint[0] && !c->invocation->json)
+        printf("%-22s        hint: %s\n", "", err->hint);
+    if (!c->first.code)
+        c->first = *err;
+}
+
+/* --- repository and transport ------------------------------------------------------------------
+ */
+
+static void check_transport(struct check *c)
+{
+    struct sl_client_info info;
+    char lane[256] = "";
+    sl_client_info(c->repository.client, &info);
+    const struct sl_lane_info *l = &info.lane;
+    if (l->device[0])
+        snprintf(lane, sizeof lane, ", device %s port %u, %s%s%s, MTU %u", l->device, l->port,
+                 l->link_layer, l->gid_type[0] ? ", " : "", l->gid_type, l->mtu);
+    ok(c, "transport", "%s (%s)%s, %s to %s, depth %u, %u lanes, %u slots, %s", l->transport,
+       info.transport_why, lane, l->local, l->remote, l->depth, info.lanes, info.slots,
+       info.sealed ? "sealed" : "not sealed");
+    if (info.rdma_note[0])
+        ok(c, "rdma of the target", "%s", info.rdma_note);
+    ok(c, "target", "%s, %s, store %s", info.host, info.software, info.store);
+    if (llabs(info.clock_skew_ms) > SKEW_MS_MOST)
+        warn(c, "clocks", "the target's clock differs by %.1f s",
+             (double)info.clock_skew_ms / 1000.0);
+    else
+        ok(c, "clocks", "the target's differs by %lld ms", (long long)info.clock_skew_ms);
+    json_object_set_new(c->invocation->result, "transport",
+                        json_pack("{s:s,s:s,s:s,s:i,s:s,s:s,s:i,s:s,s:s,s:i,s:i,s:i,s:b,s:I}",
+                                  "kind", l->transport, "why", info.transport_why, "device",
+                                  l->device, "port", (int)l->port, "link_layer", l->link_layer,
+                                  "gid_type", l->gid_type, "mtu", (int)l->mtu, "local", l->local,
+                                  "remote", l->remote, "depth", (int)l->depth, "lanes",
+                                  (int)info.lanes, "slots", (int)info.slots, "sealed", info.sealed,
+                                  "clock_skew_ms", (json_int_t)info.clock_skew_ms));
+}
+
+static void check_certificate(struct check *c)
+{
+    int days = sl_connection_certificate_days(c->repository.connection);
+    if (days == INT_MAX)
+        return;
+    json_object_set_new(c->invocation->result, "certificate_days", json_integer(days));
+    if (days < CERTIFICATE_DAYS)
+        warn(c, "certificate", "ends in %d days", days);
+    else
+        ok(c, "certificate", "%d days left", days);
+}
+
+static void check_space(struct check *c)
+{
+    uint64_t free_bytes, total;
+    char a[32], b[32];
+    struct sl_err err = {0};
+    if (sl_client_space(c->repository.client, deadline_of(c), &free_bytes, &total, &err)) {
+        failed(c, "space", &err);
+        return;
+    }
+    sl_bytes_text(free_bytes, a, sizeof a);
+    sl_bytes_text(total, b, sizeof b);
+    if (total && free_bytes / (total / 100 + 1) < SPACE_PERCENT_MIN)
+        warn(c, "space", "only %s of %s free in the repository", a, b);
+    else
+        ok(c, "space", "%s of %s free in the repository", a, b);
+}
+
+static bool check_repository(struct check *c)
+{
+    struct sl_err err = {0};
+    if (sl_pg_repository_open(c->invocation, false, false, deadline_of(c), &c->repository, &err)) {
+        failed(c, "repository", &err);
+        return false;
+    }
+    ok(c, "repository", "stanza \"%s\", system identifier %llu", c->invocation->stanza,
+       (unsigned long long)c->repository.system_id);
+    check_transport(c);
+    check_certificate(c);
+    check_space(c);
+    return true;
+}
+
+/* --- server ------------------------------------------------------------------------------------
+ */
+
+static void check_folder(struct check *c)
+{
+    const char *given = sl_option_string(c->invocation->options, "pg-path");
+    const char *folder = given ? given : c->server.data_directory;
+    struct sl_pg_control control;
+    struct sl_err err = {0};
+    if (!folder[0]) {
+        warn(c, "data directory", "the server does not tell it to this user; backup needs pg-path");
+        return;
+    }
+    int rc = sl_pg_control_read(folder, deadline_of(c), NULL, &control, &err);
+    if (!rc && control.system_id != c->server.system_id)
+        rc = sl_err_set(&err, SL_ERR_MISMATCH,
+                        "\"%s\" is not the folder of the server that was asked", folder);
+    if (rc)
+        failed(c, "data directory", &err);
+    else
+        ok(c, "data directory", "%s", folder);
+}
+
+static void check_archiving(struct check *c)
+{
+    const struct sl_pg_server *s = &c->server;
+    struct sl_err err = {0};
+    if (!strcmp(s->archive_mode, "off")) {
+        sl_err_set(&err, SL_ERR_DB_STATE, "archive_mode is off");
+        sl_err_hint(&err, "set archive_mode = on (needs a restart)");
+        failed(c, "archive_mode", &err);
+        return;
+    }
+    ok(c, "archive_mode", "%s", s->archive_mode);
+    if (!s->archive_command[0] && !s->archive_library[0]) {
+        sl_err_set(&err, SL_ERR_DB_STATE, "neither archive_command nor archive_library is set");
+        sl_err_hint(&err, "archive_command = 'sluice --stanza=%s archive-push %%p'",
+                    c->invocation->stanza);
+        failed(c, "archive_command", &err);
+        return;
+    }
+    if (s->archive_library[0])
+        ok(c, "archive_library", "%s", s->archive_library);
+    else
+        ok(c, "archive_command", "%s", s->archive_command);
+}
+
+static bool check_server(struct check *c)
+{
+    struct sl_err err = {0};
+    if (sl_pg_db_connect(c->invocation, deadline_of(c), &c->db, &err) ||
+        sl_pg_db_server(c->db, deadline_of(c), &c->server, &err)) {
+        failed(c, "server", &err);
+        return false;
+    }
+    ok(c, "server", "PostgreSQL %s, timeline %u, WAL segments of %u MB%s", c->server.version_text,
+       c->server.timeline, c->server.wal_segment_bytes >> 20,
+       c->server.in_recovery ? ", in recovery" : "");
+    check_folder(c);
+    check_archiving(c);
+    return true;
+}
+
+/* --- a segment ---------------------------------------------------------------------------------
+ */
+
+static int switch_wal(struct check *c, struct sl_pg_wal_name *ret_name, struct sl_err *err)
+{
+    struct sl_pg_rows *rows = NULL;
+    /* a switch does nothing when nothing was written since the last one */
+    int rc = sl_pg_db_query(c->db, "SELECT pg_create_restore_point('sluice check')", NULL, 0,
+                            deadline_of(c), NULL, err);
+    if (!rc)
+        rc = sl_pg_db_query(c->db,
+                            "SELECT pg_switch_wal(), timeline_id FROM pg_control_checkpoint()",
+                            NULL, 0, deadline_of(c), &rows, err);
+    if (rc)
+        return rc;
+    const char *lsn = sl_pg_rows_value(rows, 0, 0), *timeline = sl_pg_rows_value(rows, 0, 1);
+    uint64_t at = 0;
+    rc = sl_pg_lsn_parse(lsn ? lsn : "", &at, err);
+    if (!rc)
+        sl_pg_segment_name(timeline ? (uint32_t)strtoul(timeline, NULL, 10) : 1,
+                           sl_pg_lsn_segment_before(at, c->server.wal_segment_bytes),
+                           c->server.wal_segment_bytes, ret_name);
+    sl_pg_rows_free(rows);
+    return rc;
+}
+
+static int wait_for(struct check *c, const char *object, struct sl_err *err)
+{
+    uint64_t ms = (uint64_t)sl_option_int(c->invocation->options, "archive-timeout");
+    sl_deadline deadline = sl_deadline_in_ms(ms);
+    struct sl_object_info info;
+    for (;;) {
+        int rc = sl_client_stat(c->repository.client, object, deadline_of(c), &info, err);
+        if (rc)
+            return rc > 0 ? 0 : rc;
+        if (sl_pg_signals_caught())
+            return sl_err_set(err, SL_ERR_CANCELLED, "cancelled");
+        if (sl_deadline_passed(deadline)) {
+            sl_err_set(err, SL_ERR_WAL_TIMEOUT, "\"%s\" was not archived within %llu s",
+                       sl_pg_base_name(object), (unsigned long long)(ms / 1000));
+            sl_err_hint(err, "see the server's log for what archive_command says");
+            return SL_ERR_WAL_TIMEOUT;
+        }
+        nanosleep(&(struct timespec){.tv_nsec = 50 * (long)SL_NS_PER_MS}, NULL);
+    }
+}
+
+static int read_back(struct check *c, const char *object, const struct sl_pg_wal_name *name,
+                     struct sl_err *err)
+{
+    struct sl_download *download = NULL;
+    struct sl_object_info info;
+    int rc =
+        sl_download_open(c->repository.client, object, NULL, deadline_of(c), &download, &info, err);
+    uint64_t done = 0;
+    while (!rc) {
+        uint32_t block;
+        const uint8_t *bytes;
+        size_t count;
+        rc = sl_download_next(download, &block, &bytes, &count, deadline_of(c), err);
+        if (rc <= 0)
+            break;
+        struct sl_pg_wal_header header;
+        rc = done ? 0 : sl_pg_wal_header_decode(bytes, count, &header, err);
+        if (!rc && !done)
+            rc = sl_pg_wal_header_check(&header, name, info.length, c->server.system_id, err);
+        done += count;
+    }
+    sl_download_close(download);
+    return rc;
+}
+
+static void check_segment(struct check *c)
+{
+    struct sl_pg_wal_name name;
+    char object[SL_NAME_MAX];
+    struct sl_err err = {0};
+    if (c->server.in_recovery) {
+        warn(c, "wal segment", "not tried: the server is in recovery");
+        return;
+    }
+    uint64_t began = sl_now_ns();
+    int rc = switch_wal(c, &name, &err);
+    if (!rc) {
+        sl_pg_wal_object(c->server.system_id, &name, object, sizeof object);
+        rc = wait_for(c, object, &err);
+    }
+    uint64_t arrived = sl_now_ns();
+    if (!rc)
+        rc = read_back(c, object, &name, &err);
+    if (rc)
+        failed(c, "wal segment", &err);
+    else
+        ok(c, "wal segment", "%s archived in %.2f s, read back in %.2f s", name.text,
+           (double)(arrived - began) / 1e9, (double)(sl_now_ns() - arrived) / 1e9);
+}
+
+/* --- the command -------------------------------------------------------------------------------
+ */
+
+int sl_pg_check(struct sl_invocation *invocation, struct sl_err *err)
+{
+    sl_pg_signals_install(sl_code_exit(SL_ERR_CANCELLED), 0);
+    struct check *c = sl_calloc(1, sizeof *c);
+    if (!c)
+        return sl_err_set(err, SL_ERR_NO_MEMORY, "out of memory");
+    c->invocation = invocation;
+    c->list = json_array();
+    bool server = check_server(c), repository = check_repository(c);
+    if (server && repository) {
+        struct sl_err mismatch = {0};
+        if (sl_pg_repository_check(&c->repository, c->server.system_id, "the server", &mismatch))
+            failed(c, "stanza", &mismatch);
+        else if (!c->first.code)
+            check_segment(c);
+    }
+    if (repository)
+        sl_pg_repository_close(&c->repository);
+    sl_pg_db_close(c->db);
+    json_object_set_new(invocation->result, "checks", c->list);
+    int rc = c->first.code;
+    if (rc)
+        sl_err_copy(err, &c->first);
+    sl_free(c);
+    return rc;
+}

@@ -1,0 +1,267 @@
+/* restore: the command. Order and parts are told in restore_internal.h. Into an empty folder only;
+ * a delta restore comes later. */
+#include "core/base/alloc.h"
+#include "core/base/fault.h"
+#include "core/base/log.h"
+#include "postgres/commands.h"
+#include "postgres/restore_internal.h"
+#include "postgres/signals.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* --- which backup ------------------------------------------------------------------------------
+ */
+
+struct choice {
+    const struct sl_pg_restore *restore;
+    char label[SL_LABEL_MAX];
+    double stop;
+    unsigned seen;
+};
+
+static int consider(void *arg, const struct sl_pg_backup_info *info)
+{
+    struct choice *c = arg;
+    c->seen++;
+    /* recovery can stop no earlier than where the backup is consistent */
+    bool fits = !c->restore->has_target || info->stop_epoch < c->restore->target.epoch;
+    if (fits && (!c->label[0] || info->stop_epoch >= c->stop)) {
+        memcpy(c->label, info->label, sizeof c->label);
+        c->stop = info->stop_epoch;
+    }
+    return 0;
+}
+
+static void skip_broken(void *arg, const char *label, const struct sl_err *err)
+{
+    (void)arg;
+    sl_log_err(SL_LOG_WARN, "postgres", err, "backup %s is passed over", label);
+}
+
+static int choose_newest(struct sl_pg_restore *r, char label[SL_LABEL_MAX], struct sl_err *err)
+{
+    struct choice c = {.restore = r};
+    const struct sl_pg_catalog_visitor visitor = {consider, skip_broken, &c};
+    int rc = sl_pg_catalog_visit(r->repository.client, &visitor, sl_pg_restore_deadline(r), err);
+    if (rc)
+        return rc;
+    if (!c.label[0]) {
+        rc = c.seen ? sl_err_set(err, SL_ERR_NOT_FOUND, "no backup was complete before %s",
+                                 r->target.text)
+                    : sl_err_set(err, SL_ERR_NOT_FOUND, "stanza \"%s\" has no backup",
+                                 r->invocation->stanza);
+        sl_err_hint(err, "see: sluice --stanza=%s info", r->invocation->stanza);
+        return rc;
+    }
+    memcpy(label, c.label, sizeof c.label);
+    return 0;
+}
+
+static int choose(struct sl_pg_restore *r, struct sl_err *err)
+{
+    char label[SL_LABEL_MAX];
+    const char *set = sl_option_string(r->invocation->options, "set");
+    bool newest = !set || !strcmp(set, "latest");
+    if (!newest && !sl_label_valid(set))
+        return sl_err_set(err, SL_ERR_USAGE, "\"%.60s\" is no label of a backup", set);
+    int rc = newest ? choose_newest(r, label, err) : 0;
+    if (rc)
+        return rc;
+    if (!newest)
+        snprintf(label, sizeof label, "%s", set);
+    rc = sl_pg_catalog_read(r->repository.client, label, sl_pg_restore_deadline(r), &r->info, err);
+    if (!rc && r->has_target && r->info.stop_epoch >= r->target.epoch) {
+        rc = sl_err_set(err, SL_ERR_USAGE, "backup %s ended at %s, after the target %s", label,
+                        r->info.stop_time, r->target.text);
+        sl_err_hint(err, "leave --set out: the newest backup that ended before it is taken");
+    }
+    return rc;
+}
+
+/* --- the manifest ------------------------------------------------------------------------------
+ */
+
+struct reading {
+    struct sl_pg_restore *restore;
+    struct sl_err *err;
+};
+
+static int on_pack(void *arg, const struct sl_manifest_pack *pack)
+{
+    struct reading *reading = arg;
+    return sl_pg_plan_add_pack(reading->restore->plan, pack, reading->err);
+}
+
+static int on_entry(void *arg, const struct sl_manifest_entry *entry)
+{
+    struct reading *reading = arg;
+    if (sl_pg_signals_caught())
+        return sl_err_set(reading->err, SL_ERR_CANCELLED, "cancelled");
+    return sl_pg_restore_entry(reading->restore, entry, reading->err);
+}
+
+static int feed(struct sl_pg_restore *r, struct sl_download *download,
+                struct sl_manifest_reader *reader, struct sl_err *err)
+{
+    for (;;) {
+        uint32_t block;
+        const uint8_t *bytes;
+        size_t count;
+        int rc = sl_download_next(download, &block, &bytes, &count, sl_pg_restore_deadline(r), err);
+        if (rc > 0)
+            rc = sl_manifest_feed(reader, bytes, count, err);
+        else if (!rc)
+            return sl_manifest_finish(reader, NULL, NULL, err);
+        if (rc)
+            return rc;
+    }
+}
+
+/* The reader is fed as the manifest comes; a session lost on the way ends the restore, because what
+ * was made so far cannot be told from what is still to be made. */
+static int read_manifest(struct sl_pg_restore *r, struct sl_err *err)
+{
+    char name[SL_NAME_MAX];
+    struct reading reading = {r, err};
+    const struct sl_manifest_visitor visitor = {
+        .pack = on_pack, .entry = on_entry, .arg = &reading};
+    struct sl_download *download = NULL;
+    struct sl_manifest_reader *reader = NULL;
+    struct sl_object_info info;
+    snprintf(name, sizeof name, "backup/%s/manifest", r->info.label);
+    int rc = sl_download_open(r->repository.client, name, NULL, sl_pg_restore_deadline(r),
+                              &download, &info, err);
+    if (rc)
+        return rc;
+    rc = sl_manifest_reader_new(&visitor, &reader, err);
+    if (!rc)
+        rc = feed(r, download, reader, err);
+    if (!rc)
+        rc = sl_pg_plan_end(r->plan, err);
+    sl_manifest_reader_free(reader);
+    sl_download_close(download);
+    return rc;
+}
+
+/* --- the command -------------------------------------------------------------------------------
+ */
+
+static int check_options(struct sl_pg_restore *r, struct sl_err *err)
+{
+    const struct sl_options *options = r->invocation->options;
+    const char *type = sl_option_string(options, "type");
+    const char *time = sl_option_string(options, "target-time");
+    const char *folder = sl_option_string(options, "datadir");
+    r->data_folder = folder ? folder : sl_option_string(options, "pg-path");
+    if (!r->data_folder)
+        return sl_err_set(err, SL_ERR_USAGE, "--datadir (or pg-path) is needed");
+    if (type && strcmp(type, "default") && strcmp(type, "time") && strcmp(type, "immediate") &&
+        strcmp(type, "standby"))
+        return sl_err_set(err, SL_ERR_USAGE,
+                          "\"%.40s\" is no type of a restore: default, time, immediate, standby",
+                          type);
+    if (time && type && strcmp(type, "time") && strcmp(type, "default"))
+        return sl_err_set(err, SL_ERR_USAGE, "--target-time does not go with --type=%s", type);
+    if (!time && type && !strcmp(type, "time"))
+        return sl_err_set(err, SL_ERR_USAGE, "--type=time needs --target-time");
+    int rc = time ? sl_pg_target_time_parse(time, &r->target, err) : 0;
+    r->has_target = time && !rc;
+    return rc;
+}
+
+static void announce(const struct sl_pg_restore *r)
+{
+    if (r->has_target && !r->target.zone_given)
+        sl_log(SL_LOG_WARN, "postgres", "--target-time has no zone: it is taken as %s",
+               r->target.text);
+    if (r->invocation->json)
+        return;
+    printf("restoring backup %s (%s to %s) into %s\n", r->info.label, r->info.start_time,
+           r->info.stop_time, r->data_folder);
+    if (r->has_target)
+        printf("recovery target: %s\n", r->target.text);
+    fflush(stdout);
+}
+
+static int fill(struct sl_pg_restore *r, struct sl_err *err)
+{
+    unsigned jobs = sl_pg_jobs(r->invocation);
+    sl_progress_total(r->invocation->progress, r->info.bytes, r->info.files);
+    int rc = sl_pg_plan_new(&r->plan, err);
+    if (!rc)
+        rc = read_manifest(r, err);
+    if (!rc)
+        rc = sl_pg_restore_fill(r, jobs, err);
+    if (!rc)
+        rc = sl_pg_restore_finish(r, jobs, err);
+    if (rc && err && !err->hint[0])
+        sl_err_hint(err,
+                    "\"%s\" is incomplete and no server can start there: empty it (and the folders "
+                    "of its tablespaces) and restore again",
+                    r->data_folder);
+    return rc;
+}
+
+static void report(const struct sl_pg_restore *r)
+{
+    char summary[256];
+    struct sl_progress *progress = r->invocation->progress;
+    sl_progress_done(progress);
+    sl_progress_summary(progress, summary, sizeof summary);
+    if (!r->invocation->json) {
+        printf("restore complete: %llu files\n%s\n", (unsigned long long)atomic_load(&r->files),
+               summary);
+        return;
+    }
+    json_t *out = r->invocation->result;
+    json_object_set_new(out, "label", json_string(r->info.label));
+    json_object_set_new(out, "datadir", json_string(r->data_folder));
+    json_object_set_new(out, "files", json_integer((json_int_t)atomic_load(&r->files)));
+    json_object_set_new(out, "bytes", json_integer((json_int_t)atomic_load(&r->bytes)));
+    if (r->has_target)
+        json_object_set_new(out, "target_time", json_string(r->target.text));
+    json_object_set_new(out, "progress", sl_progress_report(progress));
+}
+
+static void release(struct sl_pg_restore *r)
+{
+    sl_pg_plan_free(r->plan);
+    sl_pg_repository_close(&r->repository);
+    sl_pg_backup_info_fini(&r->info);
+    if (r->root_fd >= 0)
+        close(r->root_fd);
+    sl_free(r->control.extents);
+    pthread_mutex_destroy(&r->lock);
+    sl_free(r);
+}
+
+int sl_pg_restore(struct sl_invocation *invocation, struct sl_err *err)
+{
+    sl_pg_signals_install(sl_code_exit(SL_ERR_CANCELLED), 0);
+    struct sl_pg_restore *r = sl_calloc(1, sizeof *r);
+    if (!r)
+        return sl_err_set(err, SL_ERR_NO_MEMORY, "out of memory");
+    r->invocation = invocation;
+    r->root_fd = -1;
+    r->as_root = geteuid() == 0;
+    r->step_ms = (uint64_t)sl_option_int(invocation->options, "timeout");
+    pthread_mutex_init(&r->lock, NULL);
+    int rc = check_options(r, err);
+    if (!rc)
+        rc = sl_pg_repository_open(invocation, false, false, sl_pg_restore_deadline(r),
+                                   &r->repository, err);
+    if (!rc)
+        rc = choose(r, err);
+    if (!rc)
+        rc = sl_pg_restore_claim(r, err);
+    if (!rc) {
+        announce(r);
+        rc = fill(r, err);
+    }
+    if (!rc)
+        report(r);
+    release(r);
+    return rc;
+}

@@ -1,0 +1,67 @@
+/* A restore in progress: what its parts share. Inside of the restore_*.c files only.
+ *
+ * Order: choose the backup, claim the empty folder, read the manifest (folders, links of
+ * tablespaces and empty files of the right size are made, the plan is written), fill the files by
+ * workers, put down recovery's orders and other links, sync everything, and only then pg_control:
+ * without it no server starts in the folder.
+ */
+#ifndef SL_POSTGRES_RESTORE_INTERNAL_H
+#define SL_POSTGRES_RESTORE_INTERNAL_H
+
+#include "core/base/thread.h"
+#include "postgres/catalog.h"
+#include "postgres/repository.h"
+#include "postgres/restore_plan.h"
+#include "postgres/target_time.h"
+
+#include <stdatomic.h>
+#include <sys/types.h>
+
+#define SL_PG_CONTROL_PATH "global/pg_control"
+#define SL_PG_RESTORE_MARK "sluice.restoring" /* in the folder until the restore is complete */
+
+struct sl_pg_restore {
+    const struct sl_invocation *invocation;
+    struct sl_pg_repository repository;
+    struct sl_pg_backup_info info;
+    uint64_t step_ms;
+    const char *data_folder;
+    int root_fd;
+    bool as_root;
+    struct sl_pg_target_time target;
+    bool has_target;
+
+    struct sl_pg_plan *plan;
+    struct sl_manifest_entry control; /* of pg_control; extents owned, kind 0: not met */
+
+    pthread_mutex_t lock;
+    struct sl_err failure;
+    atomic_bool stop;
+    atomic_uint_least64_t files, bytes;
+};
+
+/* restore_files.c */
+/* Makes or checks the folder, opens it, puts the mark into it. */
+int sl_pg_restore_claim(struct sl_pg_restore *r, struct sl_err *err);
+/* Makes what one entry of the manifest asks for (a file: empty, with its size) and plans it. */
+int sl_pg_restore_entry(struct sl_pg_restore *r, const struct sl_manifest_entry *entry,
+                        struct sl_err *err);
+
+/* restore_fill.c: the planned pieces, by `jobs` threads; and the small file pg_control. */
+int sl_pg_restore_fill(struct sl_pg_restore *r, unsigned jobs, struct sl_err *err);
+int sl_pg_restore_small(struct sl_pg_restore *r, const struct sl_manifest_entry *entry, void *to,
+                        size_t room, struct sl_err *err);
+/* Runs `work` on `jobs` threads until it returns; the first failure is the result. */
+int sl_pg_restore_parallel(struct sl_pg_restore *r, unsigned jobs,
+                           int (*work)(struct sl_pg_restore *r, struct sl_err *err),
+                           struct sl_err *err);
+
+/* restore_finish.c: recovery's files, links, syncs, pg_control. */
+int sl_pg_restore_finish(struct sl_pg_restore *r, unsigned jobs, struct sl_err *err);
+
+static inline sl_deadline sl_pg_restore_deadline(const struct sl_pg_restore *r)
+{
+    return sl_deadline_in_ms(r->step_ms);
+}
+
+#endif
