@@ -10,11 +10,21 @@
 
 #define JSON_VERSION 1 /* of every document of --output=json: fields are only ever added */
 
+void sl_output_plain(FILE *out, const char *text)
+{
+    for (; *text; text++)
+        putc((unsigned char)*text < 0x20 || *text == 0x7f ? '?' : *text, out);
+}
+
 void sl_output_error(const struct sl_err *err)
 {
-    fprintf(stderr, "ERROR: [%03d]: %s\n", sl_code_exit(err->code), err->msg);
-    if (err->hint[0])
-        fprintf(stderr, "HINT: %s\n", err->hint);
+    fprintf(stderr, "ERROR: [%03d]: ", sl_code_exit(err->code));
+    sl_output_plain(stderr, err->msg);
+    if (err->hint[0]) {
+        fputs("\nHINT: ", stderr);
+        sl_output_plain(stderr, err->hint);
+    }
+    fputc('\n', stderr);
 }
 
 static json_t *error_object(const struct sl_err *error)

@@ -23,7 +23,11 @@ static void damaged(void *arg, const char *name, int code, const char *text)
                                     sl_code_exit(code), "error", sl_code_name(code), "message",
                                     sl_json_text(text)));
     if (!verify->invocation->json) {
-        printf("damaged: %s: %s\n", name, text);
+        fputs("damaged: ", stdout);
+        sl_output_plain(stdout, name);
+        fputs(": ", stdout);
+        sl_output_plain(stdout, text);
+        putchar('\n');
         fflush(stdout);
     }
 }

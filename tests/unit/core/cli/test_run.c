@@ -1,4 +1,5 @@
 /* The program `sluice`: from argv to output and exit status, each run in a child process. */
+#include "core/base/fault.h"
 #include "core/cli/cli.h"
 
 #include <errno.h>
@@ -330,6 +331,35 @@ static void run__signals__cancel_then_exit(void **state)
     assert_string_equal(f->err, "");
 }
 
+/* Whatever fails, the program ends by itself, with a status that says so. */
+static void run__torture__ends(void **state)
+{
+    struct fixture *f = *state;
+    configure(f, "[global]\nlevel = 2\n[a]\nlevel = 4\n");
+    int good = 0;
+    for (int n = 1; n <= 200; n++) {
+        char rule[40];
+        snprintf(rule, sizeof rule, "*:ENOMEM@%d", n);
+        sl_fault_set(rule);
+        int status = run(f, "about --config @ --output=json");
+        assert_in_range(status, 0, 126);
+        if (status && !strstr(f->out, "\"error\"") && !strstr(f->err, "ERROR: "))
+            fail_msg("failing call %d: status %d and no error", n, status);
+        if (!status && !strstr(f->out, "\"level\": 4"))
+            fail_msg("failing call %d: success, but %s", n, f->out);
+        good += !status;
+    }
+    sl_fault_set(NULL);
+    assert_in_range(good, 1, 160); /* some fail where it does not matter, many do not */
+}
+
+static void run__hostile_text__plain(void **state)
+{
+    struct fixture *f = *state;
+    assert_int_equal(run(f, "fail \x1b[31mX"), 55);
+    contains(f->err, "\"?[31mX\" is not there");
+}
+
 /* --- core's own --------------------------------------------------------------------------------
  */
 
@@ -426,6 +456,8 @@ int main(void)
         TEST(run__full_output__error),
         TEST(run__progress__modes),
         TEST(run__signals__cancel_then_exit),
+        TEST(run__torture__ends),
+        TEST(run__hostile_text__plain),
         TEST(run__cert__made),
         TEST(run__verify__needs_a_repository),
         TEST(run__man_and_completion__written),
