@@ -249,8 +249,8 @@ struct object {
     struct piece_list waiting; /* until the draft is there */
     uint64_t length_hint, length, index_bytes;
     struct sl_id digest;
-    struct sl_object_draft *draft;
-    struct sl_object *opened;
+    struct sl_object_draft *draft; /* the disk threads' while disk_busy */
+    struct sl_object *opened;      /* likewise */
     enum sl_outcome outcome;
     int code; /* of the task or the publication; then err is set */
     struct sl_err err;

@@ -15,6 +15,12 @@ void create_arrived(struct session *session, const struct sl_msg_create *create)
     object_task(object, TASK_CREATE);
 }
 
+/* A writing object's only task is its creation. */
+static bool has_draft(const struct object *object)
+{
+    return !object->disk_busy;
+}
+
 /* --- offers ---------------------------------------------------------------------------------- */
 
 /* What is wrong with an offer by itself, or NULL. */
@@ -90,7 +96,7 @@ static void offer_to(struct object *object, const struct sl_offer *offer)
 {
     struct session *session = object->session;
     bool zero = offer->flags & SL_BLOCK_ZERO;
-    if (zero && object->draft) { /* by far the most frequent case: no piece is needed */
+    if (zero && has_draft(object)) { /* by far the most frequent case: no piece is needed */
         uint64_t offset;
         if (enter(object, offer, &offset) == 0)
             counted_in(session, offer);
@@ -109,7 +115,7 @@ static void offer_to(struct object *object, const struct sl_offer *offer)
     piece->zero = zero;
     if (!zero)
         session->slot_states[offer->slot] = SLOT_OFFERED;
-    if (object->draft) {
+    if (has_draft(object)) {
         place(piece);
         return;
     }

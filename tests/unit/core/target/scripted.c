@@ -202,23 +202,31 @@ bool script_has(const struct script *script, enum sl_msg_type type)
     return false;
 }
 
+static void letter_free(struct letter *letter)
+{
+    if (letter)
+        free(letter->rest);
+    free(letter);
+}
+
 static struct sl_msg *take(struct script *script, struct letter **at)
 {
-    static _Thread_local struct letter *last; /* its rest lives until the next is taken */
     struct letter *letter = *at;
     *at = letter->next;
     if (!letter->next)
         script->letters_end = at;
-    if (last) {
-        free(last->rest);
-        free(last);
-    }
-    last = letter;
+    letter_free(script->last);
+    script->last = letter;
     return &letter->msg;
 }
 
 static void complain(const struct script *script, enum sl_msg_type type)
 {
+    bool said = script->closed;
+    for (const struct letter *letter = script->letters; letter; letter = letter->next)
+        said |= letter->msg.type == SL_MSG_ERROR || letter->msg.type == SL_MSG_BYE;
+    if (script->tolerant && said)
+        _exit(SCRIPT_REFUSED);
     fprintf(stderr, "waited in vain for %s, control %s\n", sl_msg_name((int)type),
             sl_code_name(script->closed));
     for (const struct letter *letter = script->letters; letter; letter = letter->next)
@@ -282,6 +290,8 @@ static void connect_control(struct script *script, const struct script_options *
         if (!rc)
             rc = sl_target_attach(script->world->target, target, &err);
     }
+    if (rc && script->tolerant)
+        _exit(SCRIPT_REFUSED);
     if (rc)
         fprintf(stderr, "%s\n", err.msg);
     must(rc == 0);
@@ -289,7 +299,8 @@ static void connect_control(struct script *script, const struct script_options *
 
 bool script_hello(struct script *script, struct world *world, const struct script_options *options)
 {
-    *script = (struct script){.world = world, .listening = options->listening};
+    *script = (struct script){
+        .world = world, .listening = options->listening, .tolerant = options->tolerant};
     script->letters_end = &script->letters;
     script->slots = options->slots ? options->slots : SLOTS;
     connect_control(script, options);
@@ -402,7 +413,10 @@ void script_open(struct script *script, struct world *world, const struct script
     if (!options->no_memory)
         script_memory(script);
     for (unsigned i = 0; i < (options->lanes ? options->lanes : 2) && !options->no_lanes; i++)
-        must(script_lane(script) >= 0);
+        if (script_lane(script) < 0) {
+            must(script->tolerant);
+            _exit(SCRIPT_REFUSED);
+        }
 }
 
 void script_close(struct script *script)
@@ -412,10 +426,10 @@ void script_close(struct script *script)
     sl_control_free(script->control);
     while (script->letters) {
         struct letter *next = script->letters->next;
-        free(script->letters->rest);
-        free(script->letters);
+        letter_free(script->letters);
         script->letters = next;
     }
+    letter_free(script->last);
     sl_sealer_free(script->sealer);
     sl_sealer_free(script->unsealer);
     if (script->rail) {
@@ -444,11 +458,12 @@ struct content content_new(const struct world *world, unsigned seed, uint64_t le
     struct content content = {.bytes = malloc(length ? length : 1), .length = length};
     uint64_t state = seed * 0x9e3779b97f4a7c15u + 1;
     must(content.bytes);
-    for (uint64_t i = 0; i < length; i++) {
-        if (i % 8 == 0)
-            state = state * 6364136223846793005u + 1442695040888963407u;
-        bool hole = holes && i / SL_BLOCK_BYTES % 3 == 1;
-        content.bytes[i] = hole ? 0 : (uint8_t)(state >> (8 + i % 8 * 4));
+    for (uint64_t i = 0; i < length; i += sizeof state) {
+        uint64_t left = length - i, word = (state ^ state >> 32) | 1; /* never all zero */
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        if (holes && i / SL_BLOCK_BYTES % 3 == 1)
+            word = 0;
+        memcpy(content.bytes + i, &word, left < sizeof word ? left : sizeof word);
     }
     uint32_t blocks = sl_blocks_of(length);
     struct sl_id *leaves = calloc(blocks + 1, sizeof *leaves);
@@ -493,7 +508,8 @@ uint32_t script_slot(struct script *script)
     sl_deadline deadline = sl_deadline_in_ms(WAIT_MS);
     uint32_t slot = 0;
     while (!find_slot(script, &slot)) {
-        must(!script->closed && !sl_deadline_passed(deadline));
+        if (script->closed || sl_deadline_passed(deadline))
+            complain(script, SL_MSG_TAKEN);
         script_turn(script, 100);
     }
     return slot;

@@ -22,11 +22,12 @@
         }                                                                                          \
     } while (0)
 
-#define WAIT_MS   20000
-#define SLOTS     16
-#define LANES_MAX 8
-#define KiB       1024u
-#define MiB       (1024u * 1024u)
+#define WAIT_MS        60000
+#define SLOTS          16
+#define SCRIPT_REFUSED 3
+#define LANES_MAX      8
+#define KiB            1024u
+#define MiB            (1024u * 1024u)
 
 /* A repository in a folder of its own, and a target on it. */
 struct world {
@@ -58,7 +59,9 @@ struct script {
     struct world *world;
     struct sl_control *control;
     struct letter *letters, **letters_end; /* came, and not looked at */
+    struct letter *last;                   /* looked at: its rest lives until the next is */
     int closed;                            /* what ended the control, or 0 */
+    bool tolerant; /* in a process of its own: a refusal ends it with SCRIPT_REFUSED */
     struct sl_msg_welcome welcome;
     bool sealed, listening;
     uint8_t lane_key[SL_LANE_KEY_BYTES];
@@ -82,7 +85,7 @@ struct script_options {
     bool listening; /* over TLS and TCP; else attached and loopback */
     enum sl_seal_kind seal;
     unsigned lanes; /* 0: two; see script_lane for more */
-    bool no_lanes, no_memory;
+    bool no_lanes, no_memory, tolerant;
     uint32_t slots; /* 0: SLOTS */
 };
 
@@ -101,7 +104,8 @@ struct sl_msg script_await(struct script *script, enum sl_msg_type type);
 /* The same for an ERROR, whose kind and code must be these. */
 struct sl_msg script_await_error(struct script *script, enum sl_about about, int code);
 bool script_has(const struct script *script, enum sl_msg_type type);
-void script_await_close(struct script *script); /* the target ends the connection */
+/* The target ends the connection; what it said before stays. */
+void script_await_close(struct script *script);
 void script_memory(struct script *script);
 int script_lane(struct script *script); /* opens one more; returns its index, or a code */
 void script_lane_end(struct script *script, int index);

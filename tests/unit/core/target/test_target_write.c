@@ -125,8 +125,8 @@ static void *one_of_many(void *arg)
     snprintf(name, sizeof name, "n%u", one->number);
     struct script_options options = {
         .stanza = stanza, .lanes = 1, .slots = 8, .listening = one->listening};
+    struct content content = content_new(one->world, one->number, 3 * MiB, false);
     script_open(&script, one->world, &options);
-    struct content content = content_new(one->world, one->number, 6 * MiB, false);
     script_put(&script, 1, name, &content, SL_STORED_CREATED);
     must(script_read(&script, 2, name, &content) == 0);
     content_free(&content);
