@@ -58,9 +58,8 @@ static void renew(struct lane_case *c)
 
 static void expect_guarded(const struct lane_memory *memory)
 {
-    for (size_t i = 0; i < memory->bytes; i++)
-        if (memory->start[i] != GUARD)
-            fail_msg("byte %zu was touched after SL_LANE_CLOSED", i);
+    if (!lane_all(memory->start, memory->bytes, GUARD))
+        fail_msg("memory was touched after SL_LANE_CLOSED");
 }
 
 static void progress(struct lane_case *c, int steps)
@@ -292,7 +291,7 @@ static void *work(void *arg)
     struct hammer *hammer = arg;
     struct lane_end *end = &hammer->active;
     struct lane_case *c = hammer->c;
-    unsigned rounds = lane_fixture->light ? 20 : 200;
+    unsigned rounds = lane_repeat(lane_fixture, 200);
     for (unsigned i = 0; i < rounds; i++) {
         sl_deadline until = sl_deadline_in_ms(LANE_WAIT_MS);
         struct sl_local local = lane_local(&c->local, hammer->at);
@@ -368,7 +367,7 @@ static void lane_close__passive_in_its_thread_while_active_posts(void **state)
     struct lane_case *c = *state;
     struct lane_world *w = &c->world;
     struct sl_err err;
-    for (int round = 0; round < (lane_fixture->light ? 5 : 40); round++) {
+    for (unsigned round = 0; round < lane_repeat(lane_fixture, 40); round++) {
         /* what to name is told once, as MEMORY does */
         const struct sl_remote pulled = c->pulled.region->remote, pushed = c->pushed.region->remote;
         pthread_t thread;
@@ -403,7 +402,7 @@ static void lane_many_cycles__no_descriptor_leaks(void **state)
     struct lane_world *w = &c->world;
     renew(c); /* what is opened once, is open now */
     size_t before = lane_open_fds();
-    for (int i = 0; i < (lane_fixture->light ? 50 : 1000); i++) {
+    for (unsigned i = 0; i < lane_repeat(lane_fixture, 1000); i++) {
         w->next_id = 1; /* the number is the session's business */
         renew(c);
         assert_int_equal(lane_pull(c, 0, 0, 4096, 0), 0);

@@ -257,7 +257,7 @@ static void client_dies_after(struct lane_case *c, long calls)
         }
     }
     int status = reap(&peer, 1000);
-    assert_true(calls ? WIFSIGNALED(status) : WIFEXITED(status));
+    assert_true(calls ? WIFSIGNALED(status) : WIFEXITED(status) && WEXITSTATUS(status) == 0);
     assert_true(active.close_code < 0);
     assert_string_not_equal(active.lane->reason, "");
     lane_expect_answered(&active, posted, true);
@@ -269,7 +269,7 @@ static void lane_peer__client_killed_at_each_point__work_answered_once(void **st
 {
     if (lane_fixture->pair)
         skip();
-    for (long calls = 1; calls <= (lane_fixture->light ? 4 : 12); calls++)
+    for (long calls = 1; calls <= (long)lane_repeat(lane_fixture, 12); calls++)
         client_dies_after(*state, calls);
 }
 
@@ -358,9 +358,8 @@ static void leave_target(struct lane_case *c, struct visit *visit)
 
 static void expect_guarded(const struct lane_memory *memory)
 {
-    for (size_t i = 0; i < memory->bytes; i++)
-        if (memory->start[i] != GUARD)
-            fail_msg("byte %zu was touched after SL_LANE_CLOSED", i);
+    if (!lane_all(memory->start, memory->bytes, GUARD))
+        fail_msg("memory was touched after SL_LANE_CLOSED");
 }
 
 static void lane_peer__target_killed_at_each_point__closed_and_memory_left_alone(void **state)
@@ -369,7 +368,7 @@ static void lane_peer__target_killed_at_each_point__closed_and_memory_left_alone
     struct visit visit;
     if (lane_fixture->pair)
         skip();
-    for (long calls = 1; calls <= (lane_fixture->light ? 4 : 12); calls++) {
+    for (long calls = 1; calls <= (long)lane_repeat(lane_fixture, 12); calls++) {
         visit_target(c, &visit, calls);
         LANE_WAIT(&c->world, visit.passive.closed);
         memset(visit.memory.start, GUARD, visit.memory.bytes);
@@ -401,7 +400,7 @@ static void lane_peer__target_stopped__caller_closes_and_memory_left_alone(void 
         sl_deadline until = sl_deadline_in_ms(LANE_WAIT_MS);
         while (waitpid(visit.peer.pid, &status, WNOHANG) == 0 && !sl_deadline_passed(until))
             usleep(1000);
-        assert_true(WIFEXITED(status));
+        assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
         close(visit.peer.in);
         close(visit.peer.out);
         expect_guarded(&visit.memory);

@@ -17,10 +17,9 @@ static const size_t shifts[] = {0, 1, 4095, 4096 * 3 + 7};
 /* Whether all but [at, at + bytes) is still GUARD. */
 static bool guarded(const struct lane_memory *memory, size_t at, size_t bytes)
 {
-    for (size_t i = 0; i < memory->bytes; i++)
-        if ((i < at || i >= at + bytes) && memory->start[i] != GUARD)
-            return false;
-    return true;
+    size_t end = at + bytes;
+    return lane_all(memory->start, at, GUARD) &&
+           lane_all(memory->start + end, memory->bytes - end, GUARD);
 }
 
 static void lane_pull__each_size__arrives_and_nothing_else(void **state)
@@ -104,7 +103,7 @@ static void lane_both__one_region_pulled_and_pushed(void **state)
 static void lane_notice__many__in_order_and_whole(void **state)
 {
     struct lane_case *c = *state;
-    uint64_t posted = 0, total = lane_fixture->light ? 200 : 5000;
+    uint64_t posted = 0, total = lane_repeat(lane_fixture, 3000);
     while (posted < total) {
         int rc = 0;
         while (posted < total && (rc = lane_notice(c, posted)) == 0)
@@ -228,7 +227,7 @@ static void push_slot(struct lane_case *c, struct told *told, uint64_t turn, uin
 static void told_turns(struct lane_case *c, struct told *told, struct lane_end *const *ends,
                        size_t count)
 {
-    uint64_t turns = lane_fixture->light ? 100 : 3000, random = 42;
+    uint64_t turns = lane_repeat(lane_fixture, 1500), random = 42;
     if (c->world.active.lane->depth < 2 * SLOTS)
         skip();
     for (uint64_t turn = 0; turn < turns + SLOTS; turn++) {
@@ -288,7 +287,7 @@ static void lane_notice__ends_in_two_threads__their_data_are_there(void **state)
 static void lane_mixed__random_sizes_and_places__all_arrive(void **state)
 {
     struct lane_case *c = *state;
-    uint64_t random = 7, total = lane_fixture->light ? 200 : 3000, posted = 0;
+    uint64_t random = 7, total = lane_repeat(lane_fixture, 1500), posted = 0;
     uint16_t depth = c->world.active.lane->depth;
     uint32_t piece = LANE_REGION_BYTES / 2 / depth;
     uint32_t *sizes_of = calloc(depth, sizeof *sizes_of);

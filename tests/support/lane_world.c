@@ -23,20 +23,39 @@ uint64_t lane_random(uint64_t *state)
 
 void lane_fill(uint8_t *start, size_t bytes, uint64_t seed)
 {
-    for (size_t at = 0; at < bytes; at += 8) {
-        uint64_t word = lane_random(&seed);
-        memcpy(start + at, &word, bytes - at < 8 ? bytes - at : 8);
+    uint64_t word;
+    for (; bytes >= sizeof word; bytes -= sizeof word, start += sizeof word) {
+        word = lane_random(&seed);
+        memcpy(start, &word, sizeof word);
     }
+    word = lane_random(&seed);
+    memcpy(start, &word, bytes);
 }
 
 bool lane_holds(const uint8_t *start, size_t bytes, uint64_t seed)
 {
-    for (size_t at = 0; at < bytes; at += 8) {
-        uint64_t word = lane_random(&seed);
-        if (memcmp(start + at, &word, bytes - at < 8 ? bytes - at : 8) != 0)
+    uint64_t word, found;
+    for (; bytes >= sizeof word; bytes -= sizeof word, start += sizeof word) {
+        memcpy(&found, start, sizeof found);
+        word = lane_random(&seed);
+        if (word != found)
             return false;
     }
-    return true;
+    word = lane_random(&seed);
+    return memcmp(start, &word, bytes) == 0;
+}
+
+bool lane_all(const uint8_t *start, size_t bytes, uint8_t value)
+{
+    return !bytes || (*start == value && memcmp(start, start + 1, bytes - 1) == 0);
+}
+
+unsigned lane_repeat(const struct lane_fixture *fixture, unsigned times)
+{
+#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
+    times = times / 4 + 1;
+#endif
+    return fixture->light ? times / 20 + 2 : times;
 }
 
 int lane_memory_new(struct lane_memory *memory, struct sl_domain *domain, size_t bytes,

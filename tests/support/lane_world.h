@@ -126,10 +126,14 @@ static inline struct sl_local lane_local(const struct lane_memory *memory, size_
     return (struct sl_local){memory->region, memory->start + offset};
 }
 
-/* Pseudo-random bytes of a seed; and whether they are still there, from `skip` on. */
+/* Pseudo-random bytes of a seed; and whether they are still there. */
 void lane_fill(uint8_t *start, size_t bytes, uint64_t seed);
 bool lane_holds(const uint8_t *start, size_t bytes, uint64_t seed);
+bool lane_all(const uint8_t *start, size_t bytes, uint8_t value); /* all bytes are `value` */
 uint64_t lane_random(uint64_t *state);
+
+/* `times`, or fewer where the machine or the build is slow. */
+unsigned lane_repeat(const struct lane_fixture *fixture, unsigned times);
 
 size_t lane_open_fds(void);
 

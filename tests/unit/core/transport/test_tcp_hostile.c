@@ -112,8 +112,7 @@ static void expect_closed(struct raw *raw, int code)
     LANE_WAIT(&raw->world, raw->end.closed);
     assert_int_equal(raw->end.close_code, code);
     assert_string_not_equal(raw->end.lane->reason, "");
-    for (size_t i = 0; i < raw->memory.bytes; i++)
-        assert_int_equal(raw->memory.start[i], GUARD);
+    assert_true(lane_all(raw->memory.start, raw->memory.bytes, GUARD));
 }
 
 /* --- a hostile target ------------------------------------------------------------------------ */
