@@ -279,34 +279,45 @@ static unsigned distance(const char *a, const char *b)
     return row[b_length];
 }
 
-const char *sl_nearest(const char *word, const char *const *candidates, size_t count)
+static const char *nearest_within(const char *word, const char *const *candidates, size_t count,
+                                  unsigned most)
 {
     const char *nearest = NULL;
-    unsigned best = (unsigned)strlen(word) / 3 + 1;
     for (size_t i = 0; i < count; i++) {
         unsigned d = distance(word, candidates[i]);
-        if (d < best || (d == best && !nearest)) {
+        if (d < most || (d == most && !nearest)) {
             nearest = candidates[i];
-            best = d;
+            most = d;
         }
     }
     return nearest;
 }
 
-int options_unknown(const struct sl_options *options, int code, const char *prefix,
-                    const char *name, struct sl_err *err)
+const char *sl_nearest(const char *word, const char *const *candidates, size_t count)
 {
-    const char *nearest = NULL;
+    return nearest_within(word, candidates, count, (unsigned)strlen(word) / 3 + 1);
+}
+
+/* The option that a name, which is in no table, may have meant. */
+static const char *nearest_option(const struct sl_options *options, const char *name, unsigned most)
+{
     const char **names = sl_calloc(options->value_count + 1, sizeof *names);
-    if (names) {
-        size_t count = 0;
-        for (size_t i = 0; i < options->value_count; i++)
-            if (!(options->values[i].option->flags & SL_OPTION_HIDDEN))
-                names[count++] = options->values[i].option->name;
-        nearest = sl_nearest(name, names, count);
-        sl_free(names);
-    }
-    sl_err_set(err, code, "%sunknown option \"%.64s\"", prefix, name);
+    if (!names)
+        return NULL;
+    size_t count = 0;
+    for (size_t i = 0; i < options->value_count; i++)
+        if (!(options->values[i].option->flags & SL_OPTION_HIDDEN))
+            names[count++] = options->values[i].option->name;
+    const char *nearest = nearest_within(name, names, count, most);
+    sl_free(names);
+    return nearest;
+}
+
+int options_unknown(const struct sl_options *options, int code, const char *name,
+                    struct sl_err *err)
+{
+    const char *nearest = nearest_option(options, name, (unsigned)strlen(name) / 3 + 1);
+    sl_err_set(err, code, "unknown option \"%.64s\"", name);
     if (nearest)
         sl_err_hint(err, "did you mean \"%s\"?", nearest);
     return code;
@@ -358,7 +369,7 @@ static int parse_long(struct sl_options *options, const char *command, char **ar
         text = "off";
     }
     if (!value)
-        return options_unknown(options, SL_ERR_USAGE, "", name, err);
+        return options_unknown(options, SL_ERR_USAGE, name, err);
     const struct sl_option *option = value->option;
     if (option->flags & (SL_OPTION_FILE_ONLY | SL_OPTION_SECTION))
         return sl_err_set(err, SL_ERR_USAGE, "option \"%s\" belongs in the configuration file",
@@ -409,13 +420,6 @@ int sl_options_parse_args(struct sl_options *options, const char *command, int a
 
 /* --- environment ----------------------------------------------------------------------------- */
 
-/* Variables of Sluice that are no options. */
-static bool is_other_variable(const char *name)
-{
-    return strncmp(name, "FAULT", 5) == 0 || strncmp(name, "LAB_", 4) == 0 ||
-           strncmp(name, "PLUGIN_PATH=", 12) == 0;
-}
-
 static int parse_variable(struct sl_options *options, const char *variable, struct sl_err *err)
 {
     const char *equals = strchr(variable, '=');
@@ -424,8 +428,7 @@ static int parse_variable(struct sl_options *options, const char *variable, stru
     if (!equals || !equals[1])
         return 0;
     if (length >= sizeof name)
-        return sl_err_set(err, SL_ERR_CONFIG, "environment: unknown option \"" ENV_PREFIX "%.64s\"",
-                          variable);
+        return 0;
     for (size_t i = 0; i < length; i++) {
         char c = variable[i];
         name[i] = c == '_' ? '-' : c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : '?';
@@ -434,8 +437,15 @@ static int parse_variable(struct sl_options *options, const char *variable, stru
     }
     name[length] = '\0';
     struct value *value = options_find(options, name);
-    if (!value)
-        return options_unknown(options, SL_ERR_CONFIG, "environment: ", name, err);
+    if (!value) {
+        const char *nearest = nearest_option(options, name, 2);
+        if (!nearest)
+            return 0;
+        sl_err_set(err, SL_ERR_CONFIG, "unknown environment variable \"" ENV_PREFIX "%.*s\"",
+                   (int)length, variable);
+        sl_err_hint(err, "did you mean the option \"%s\"?", nearest);
+        return SL_ERR_CONFIG;
+    }
     if (value->option->flags & (SL_OPTION_FILE_ONLY | SL_OPTION_SECTION))
         return sl_err_set(err, SL_ERR_CONFIG,
                           "environment: option \"%s\" belongs in the "
@@ -453,7 +463,7 @@ int sl_options_parse_env(struct sl_options *options, char **environment, struct 
 {
     size_t prefix = strlen(ENV_PREFIX);
     for (char **variable = environment; *variable; variable++) {
-        if (strncmp(*variable, ENV_PREFIX, prefix) != 0 || is_other_variable(*variable + prefix))
+        if (strncmp(*variable, ENV_PREFIX, prefix) != 0)
             continue;
         int rc = parse_variable(options, *variable + prefix, err);
         if (rc && !options->lenient)

@@ -70,8 +70,10 @@ void sl_options_commands(struct sl_options *options, const char *const *names);
  * set drops positional arguments beyond `args_max`. */
 int sl_options_parse_args(struct sl_options *options, const char *command, int argc, char **argv,
                           const char **args, int args_max, struct sl_err *err);
-/* SLUICE_… variables; unknown ones are an error that names them (but SLUICE_FAULT…, SLUICE_LAB_…,
- * SLUICE_PLUGIN_PATH). An empty variable counts as not set. */
+/* SLUICE_… variables. An unknown one is an error if it looks like a mistyped option (at most two
+ * letters away); else it is somebody else's and ignored (SLUICE_FAULT, SLUICE_PLUGIN_PATH;
+ * Kubernetes sets SLUICE_SERVICE_HOST for a service of that name). An empty variable counts as not
+ * set. */
 int sl_options_parse_env(struct sl_options *options, char **environment, struct sl_err *err);
 /* An INI file: lines `key = value`, comments from '#' or ';' at a line's start or after white
  * space, values with either in double quotes. Sections: [global], [global:COMMAND], [STANZA],

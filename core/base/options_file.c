@@ -221,9 +221,8 @@ static int check_key(struct reader *reader, const char *key, const struct sl_opt
     struct value *value = options_find(reader->options, key);
     *ret_option = value ? value->option : NULL;
     if (!value)
-        return reader->options->lenient
-                   ? 0
-                   : options_unknown(reader->options, SL_ERR_CONFIG, "", key, err);
+        return reader->options->lenient ? 0
+                                        : options_unknown(reader->options, SL_ERR_CONFIG, key, err);
     if (value->option->flags & SL_OPTION_CLI_ONLY)
         return sl_err_set(err, SL_ERR_CONFIG, "option \"%s\" belongs on the command line", key);
     if (value->option->flags & SL_OPTION_SECTION && strcmp(reader->section, "global") == 0)

@@ -57,8 +57,8 @@ int options_give(struct value *value, enum source source, const char *text, bool
 /* Back to the default. */
 int options_reset(struct value *value, struct sl_err *err);
 /* Fill err for a name in no table, with a hint at what may have been meant. */
-int options_unknown(const struct sl_options *options, int code, const char *prefix,
-                    const char *name, struct sl_err *err);
+int options_unknown(const struct sl_options *options, int code, const char *name,
+                    struct sl_err *err);
 void options_forget_file(struct sl_options *options);
 
 #endif

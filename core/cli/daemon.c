@@ -166,10 +166,10 @@ static int announce(const struct daemon *daemon)
         json_decref(line);
         putchar('\n');
     } else if (daemon->rdma) {
-        printf("sluiced %s listens on port %u, RDMA on port %u (%s); repository %s\n",
+        printf("sluiced %s is listening on port %u, RDMA on port %u (%s); repository %s\n",
                SLUICE_VERSION, port, rdma_port, daemon->rdma_note, path);
     } else {
-        printf("sluiced %s listens on port %u, no RDMA (%s); repository %s\n", SLUICE_VERSION, port,
+        printf("sluiced %s is listening on port %u, no RDMA (%s); repository %s\n", SLUICE_VERSION, port,
                daemon->rdma_note, path);
     }
     return fflush(stdout);

@@ -141,7 +141,7 @@ static void daemon__life__start_reload_stop(void **state)
     kill(f->child, SIGTERM);
     told(f, "STOPPING=1");
     assert_int_equal(ended(f), 0);
-    contains(text_of(f, f->out), "sluiced " SLUICE_VERSION " listens on port ");
+    contains(text_of(f, f->out), "sluiced " SLUICE_VERSION " is listening on port ");
     contains(f->text, ", no RDMA (no RDMA device); repository repo\n");
     contains(text_of(f, f->err), "\"repo\" was empty: made a repository");
     contains(f->text, " WARN: workers changed: that takes a restart");

@@ -218,7 +218,7 @@ static void run__config__mistakes(void **state)
     assert_int_equal(run(f, "show --config @"), 27);
     contains(f->err, "\"../up\" is not a stanza's name");
     assert_int_equal(run_with_env(f, "SLUICE_LEVL=1", "show"), 27);
-    contains(f->err, "environment: unknown option \"levl\"");
+    contains(f->err, "unknown environment variable \"SLUICE_LEVL\"");
     assert_int_equal(run(f, "fail x --level=2"), 31);
     contains(f->err, "HINT: it belongs to: show about");
 }
