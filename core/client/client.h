@@ -9,9 +9,14 @@
  * needs a session makes a new one (with back-off, until its deadline). The caller does the work
  * over: a segment, or the pack that a worker was filling. What was STORED stays stored.
  *
- * Threads of its own: one for control and heartbeats, one that serves the lanes. Calls may come
- * from any thread; one upload or download is used by one thread at a time. Never call from code
- * inside a database server that forks afterwards.
+ * Threads of its own, for each session: one for control and heartbeats, one that serves the lanes,
+ * one that makes lanes (connecting blocks). Calls may come from any thread; one upload or download
+ * is used by one thread at a time. Never call from code inside a database server that forks
+ * afterwards.
+ *
+ * Slots are few and shared: who waits for one is served in order of arrival. An upload holds one
+ * from sl_upload_space() until its block is full (not when lanes are sealed), so a thread should
+ * not leave half-filled blocks lying about in many uploads. Read-ahead leaves slots for others.
  */
 #ifndef SL_CLIENT_CLIENT_H
 #define SL_CLIENT_CLIENT_H
@@ -20,31 +25,31 @@
 #include "core/base/err.h"
 #include "core/base/progress.h"
 #include "core/session/control.h"
+#include "core/session/embedded.h"
 #include "core/transport/lane.h"
 
 struct sl_client;
-struct sl_target;
 
 struct sl_client_config {
     const char *stanza;
     /* one of the two */
-    const char *const *hosts;    /* "backup1:7430", NULL-terminated, tried in order */
-    struct sl_target *embedded;  /* borrows */
+    const char *const *hosts;           /* "backup1:7430", NULL-terminated, tried in order */
+    const struct sl_embedded *embedded; /* borrows what it names; the struct is copied */
     /* with hosts */
-    struct sl_tls *tls;          /* borrows */
-    const char *tls_name;        /* NULL: the host part */
+    struct sl_tls *tls;   /* borrows */
+    const char *tls_name; /* NULL: the host part */
     enum sl_transport_kind transport;
     const struct sl_transport_plugin *rdma; /* NULL: none, `rdma_note` says why */
     const char *rdma_note;
     const char *bind_address;
-    int traffic_class;           /* -1: leave alone */
+    int traffic_class; /* -1: leave alone */
     /* both */
-    enum sl_seal_kind seal;      /* AUTO: on over TCP, off over RDMA and embedded */
-    unsigned lanes;              /* 0: 4 over RDMA, 2 over TCP, 2 embedded */
-    unsigned depth;              /* 0: 16 */
-    size_t slot_bytes_total;     /* 0: min(64 MiB, memlock − reserve), see sl_slots_choose() */
-    unsigned connect_ms;         /* 0: 10 s: one attempt */
-    unsigned io_ms;              /* 0: 60 s: no progress on a call for so long fails it */
+    enum sl_seal_kind seal;       /* AUTO: on over TCP, off over RDMA and embedded */
+    unsigned lanes;               /* 0: 4 over RDMA, 2 over TCP, 2 embedded */
+    unsigned depth;               /* 0: 16 */
+    size_t slot_bytes_total;      /* 0: min(64 MiB, memlock − reserve), see sl_slots_choose() */
+    unsigned connect_ms;          /* 0: 10 s: one attempt */
+    unsigned io_ms;               /* 0: 60 s: no progress on a call for so long fails it */
     struct sl_progress *progress; /* borrows; stages are measured into it; NULL */
 };
 
@@ -56,15 +61,22 @@ struct sl_client_info {
     char host[128], software[64], store[64], rdma_note[160];
     struct sl_id repository;
     uint64_t digest_seed;
-    int64_t clock_skew_ms;   /* target − client */
+    int64_t clock_skew_ms; /* target − client */
     unsigned lanes, slots;
     struct sl_lane_info lane; /* of the first */
 };
 
-/* Opens the first session; returns owned. Blocks for at most `deadline`. */
+/* How many slots to have: as many as `wanted_bytes` (0: 64 MiB) give, at least 4, at most 1024;
+ * over RDMA not more than RLIMIT_MEMLOCK lets be registered less 1 MiB for queues (no limit with
+ * CAP_IPC_LOCK). SL_ERR_LIMIT, with the figure needed, when even 4 do not fit. */
+int sl_slots_choose(bool rdma, size_t wanted_bytes, uint32_t *ret_slots, struct sl_err *err);
+
+/* Opens the first session; returns owned. Each host is tried once; blocks until `deadline` at the
+ * longest. The strings of `config` are copied. */
 int sl_client_open(const struct sl_client_config *config, sl_deadline deadline,
                    struct sl_client **ret_client, struct sl_err *err);
-void sl_client_close(struct sl_client *client); /* says BYE; NULL ok */
+/* Says BYE, ends the threads. Uploads and downloads must have been freed before. NULL ok. */
+void sl_client_close(struct sl_client *client);
 void sl_client_info(struct sl_client *client, struct sl_client_info *info);
 /* Makes every call in progress and every later one fail with SL_ERR_CANCELLED. Async-signal-safe
  * (one write to an eventfd). */
@@ -114,8 +126,9 @@ struct sl_object_info {
 int sl_download_open(struct sl_client *client, const char *name, const struct sl_id *expect,
                      sl_deadline deadline, struct sl_download **ret_download,
                      struct sl_object_info *ret_info, struct sl_err *err);
-/* Ask for blocks [first, first + count) in this order, ahead of reading them; at most
- * sl_download_window() outstanding. Optional: reading asks by itself, with read-ahead in order. */
+/* What sl_download_next() gives from now on: blocks [first, first + count), in this order. As many
+ * as the slots allow are asked for at once; what an earlier range had not given yet is dropped.
+ * Optional: a new download gives all blocks. SL_ERR_USAGE when the object has not so many. */
 int sl_download_range(struct sl_download *download, uint32_t first, uint32_t count,
                       struct sl_err *err);
 /* The next block of the range: checked against its leaf digest, unsealed, decoded. `*ret_bytes`
