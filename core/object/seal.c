@@ -21,7 +21,9 @@
 #define AAD_BYTES   (4 * 4 + 2 + 16)
 #define INFO        "sluice seal"
 
-enum direction { UNSEAL = 0, SEAL = 1 }; /* EVP_CipherInit_ex's `enc` */
+/* EVP_CipherInit_ex's `enc` */
+#define UNSEAL 0
+#define SEAL   1
 
 /* A key schedule. Workers see numbers out of order, so around a border both epochs are in use:
  * two are kept, by the epoch's lowest bit. */
@@ -29,7 +31,7 @@ struct schedule {
     EVP_CIPHER_CTX *context;
     bool keyed;
     uint64_t epoch;
-    enum direction direction;
+    int direction;
 };
 
 struct sl_sealer {
@@ -64,8 +66,7 @@ static bool derive(struct sl_sealer *sealer, uint64_t epoch, uint8_t key[KEY_BYT
     return EVP_KDF_derive(sealer->kdf, key, KEY_BYTES, params) == 1;
 }
 
-static EVP_CIPHER_CTX *schedule_for(struct sl_sealer *sealer, uint64_t number,
-                                    enum direction direction)
+static EVP_CIPHER_CTX *schedule_for(struct sl_sealer *sealer, uint64_t number, int direction)
 {
     uint64_t epoch = number >> EPOCH_BITS;
     struct schedule *s = &sealer->schedules[epoch & 1];
@@ -94,7 +95,7 @@ static void additional_data(const struct sl_offer *block, uint8_t aad[AAD_BYTES]
 
 /* Everything but the tag. `ret_context` is for its getting or checking. */
 static bool crypt_block(struct sl_sealer *sealer, const struct sl_offer *block, const void *from,
-                        void *to, enum direction direction, EVP_CIPHER_CTX **ret_context)
+                        void *to, int direction, EVP_CIPHER_CTX **ret_context)
 {
     uint8_t nonce[NONCE_BYTES] = {0}, aad[AAD_BYTES];
     int done;

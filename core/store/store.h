@@ -68,6 +68,8 @@ struct sl_store_ops {
     const char *name;
     void (*free)(struct sl_store *store);
 
+    /* `name_hint` is for messages, or NULL. `length_hint`: the length to expect, 0: unknown. A file
+     * with a hint may be that long from the start: truncate() must be called before publish(). */
     int (*create)(struct sl_store *store, const char *name_hint, uint64_t length_hint,
                   struct sl_file **ret_file, struct sl_err *err);
     int (*write)(struct sl_file *file, const void *bytes, size_t count, uint64_t offset,

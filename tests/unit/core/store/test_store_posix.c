@@ -72,6 +72,22 @@ static void file__write_anywhere__read_back(void **state)
     ops->close(NULL);
 }
 
+static void create__length_hint__truncate_decides(void **state)
+{
+    struct store_fixture *f = *state;
+    static const uint64_t hints[] = {1, 100, 1 << 20, UINT64_MAX};
+    for (size_t i = 0; i < sizeof hints / sizeof *hints; i++) {
+        char name[] = {'s', '/', (char)('0' + i), 0};
+        struct sl_publish item = {.name = name};
+        assert_code(f->store->ops->create(f->store, "x", hints[i], &item.file, NULL), 0);
+        assert_code(f->store->ops->write(item.file, "0123456789", 10, 0, NULL), 0);
+        assert_code(f->store->ops->truncate(item.file, 10, NULL), 0);
+        assert_code(f->store->ops->publish(f->store, &item, 1), 0);
+        f->store->ops->close(item.file);
+        assert_code(compare(f->store, name, "0123456789"), 0);
+    }
+}
+
 static void file__modes(void **state)
 {
     struct store_fixture *f = *state;
@@ -383,6 +399,7 @@ int main(void)
         TEST(open__not_there__fails_with_hint),
         TEST(open__create__makes_and_syncs_parents),
         TEST(file__write_anywhere__read_back),
+        TEST(create__length_hint__truncate_decides),
         TEST(file__modes),
         TEST(open_file__what_is_no_file__refused),
         TEST(has_data__holes_and_data),
