@@ -12,6 +12,8 @@
 #define AHEAD_MAX 4096u
 #define ROOM_MIN  16u
 
+_Static_assert(SL_STORE_NAME_MAX <= SL_FULL_NAME_MAX, "a name that the store takes fits");
+
 int sl_draft_new(struct sl_repo *repo, const char *full_name, uint64_t length_hint,
                  const char *creator, struct sl_object_draft **ret_draft, struct sl_err *err)
 {
@@ -20,12 +22,10 @@ int sl_draft_new(struct sl_repo *repo, const char *full_name, uint64_t length_hi
         return sl_err_set(err, SL_ERR_NO_MEMORY, "out of memory for an object");
     draft->repo = repo;
     draft->short_block = UINT32_MAX;
-    int fits = snprintf(draft->trailer.name, sizeof draft->trailer.name, "%s", full_name);
+    int rc = sl_store_name_check(full_name, false, err);
+    snprintf(draft->trailer.name, sizeof draft->trailer.name, "%s", full_name);
     snprintf(draft->trailer.creator, sizeof draft->trailer.creator, "%s",
              creator ? creator : "local");
-    int rc = fits > 0 && (size_t)fits < sizeof draft->trailer.name
-                 ? 0
-                 : sl_err_set(err, SL_ERR_USAGE, "an object's name is empty or too long");
     /* a hint is a hint: memory only for what it makes likely and bounded */
     uint32_t hint = sl_blocks_of(length_hint);
     draft->room = hint < ROOM_MIN ? ROOM_MIN : hint < AHEAD_MAX ? hint : AHEAD_MAX;
