@@ -105,11 +105,12 @@ void object_task(struct object *object, enum task_kind kind)
 
 void object_task_done(struct object *object)
 {
-    object->disk_busy = false;
+    /* still busy meanwhile, so that dropping it there does not free it */
     if (object->task.kind == TASK_CREATE)
         writing_created(object);
     else if (object->task.kind == TASK_OPEN)
         reading_opened(object);
+    object->disk_busy = false;
     object_settle(object);
 }
 

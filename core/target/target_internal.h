@@ -526,7 +526,7 @@ bool object_past(const struct session *session, uint32_t number); /* has been, i
 struct object *object_new(struct session *session, uint32_t number, const char *name, bool writing);
 void object_to(struct object *object, enum object_state state);
 void object_task(struct object *object, enum task_kind kind);
-void object_drop(struct object *object);                           /* silently */
+void object_drop(struct object *object); /* silently; frees it if nothing of it is under way */
 void object_fail(struct object *object, const struct sl_err *err); /* says ERROR, drops */
 void object_settle(struct object *object); /* goes on if nothing is missing; may free it */
 void object_task_done(struct object *object);

@@ -746,6 +746,15 @@ static void check_table(struct script *script, uint32_t object, uint32_t blocks,
     free(leaves);
 }
 
+/* Ends a lane in the middle, and opens another for it. */
+static void kill_lane(struct script *script)
+{
+    int index = script->lanes[0] ? 0 : 1;
+    script->kill_lane_at = 0;
+    script_lane_end(script, index);
+    must(script_lane(script) >= 0);
+}
+
 static void download(struct download *d)
 {
     struct script *script = d->script;
@@ -762,6 +771,8 @@ static void download(struct download *d)
         take_sents(d);
         for (uint32_t i = 0; i < script->slots; i++)
             step_slot(d, i);
+        if (script->kill_lane_at && d->done >= script->kill_lane_at)
+            kill_lane(script);
     }
 }
 

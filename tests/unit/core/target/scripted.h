@@ -78,6 +78,7 @@ struct script {
     bool lanes_asleep; /* a reader that does not serve its lanes */
     uint64_t notices[1024];
     size_t notice_count;
+    unsigned kill_lane_at; /* after so many blocks of a download, one of its lanes is ended */
 };
 
 struct script_options {
