@@ -115,23 +115,22 @@ struct visits {
     struct sl_client *client;
     const struct sl_pg_catalog_visitor *visitor;
     sl_deadline deadline;
-    struct sl_err *err;
+    struct sl_err nested; /* a failure inside of a visit; the listing around it says its own */
 };
 
 static int visit_label(void *arg, const char *label)
 {
-    const struct visits *v = arg;
+    struct visits *v = arg;
     struct sl_pg_backup_info info;
-    struct sl_err err = {0};
-    int rc = sl_pg_catalog_read(v->client, label, v->deadline, &info, &err);
+    int rc = sl_pg_catalog_read(v->client, label, v->deadline, &info, &v->nested);
     if (rc == SL_ERR_NOT_FOUND)
         return 0; /* in progress, or never finished */
     if (rc && v->visitor->broken && !sl_code_retryable(rc)) {
-        v->visitor->broken(v->visitor->arg, label, &err);
+        v->visitor->broken(v->visitor->arg, label, &v->nested);
         return 0;
     }
     if (rc)
-        return sl_err_copy(v->err, &err);
+        return rc;
     rc = v->visitor->backup(v->visitor->arg, &info);
     sl_pg_backup_info_fini(&info);
     return rc;
@@ -140,6 +139,9 @@ static int visit_label(void *arg, const char *label)
 int sl_pg_catalog_visit(struct sl_client *client, const struct sl_pg_catalog_visitor *visitor,
                         sl_deadline deadline, struct sl_err *err)
 {
-    struct visits visits = {client, visitor, deadline, err};
-    return sl_pg_catalog_labels(client, visit_label, &visits, deadline, err);
+    struct visits visits = {.client = client, .visitor = visitor, .deadline = deadline};
+    int rc = sl_pg_catalog_labels(client, visit_label, &visits, deadline, err);
+    if (rc < 0 && visits.nested.code == rc)
+        sl_err_copy(err, &visits.nested);
+    return rc;
 }

@@ -12,7 +12,7 @@ struct later {
     uint64_t system_id;
     const struct sl_pg_wal_name *name;
     sl_deadline deadline;
-    struct sl_err *err;
+    struct sl_err nested; /* a failure inside of a visit; the listing around it says its own */
     char found[SL_PG_WAL_NAME_BYTES];
 };
 
@@ -41,13 +41,14 @@ static int visit_later_folder(void *arg, const struct sl_entry *entry)
     sl_pg_wal_timeline_folder(later->system_id, later->name->timeline, timeline, sizeof timeline);
     snprintf(folder, sizeof folder, "%s/%.16s", timeline, entry->name);
     return sl_client_list(later->client, folder, "", visit_segment, later, later->deadline,
-                          later->err);
+                          &later->nested);
 }
 
 int sl_pg_wal_later(struct sl_client *client, uint64_t system_id, const struct sl_pg_wal_name *name,
                     sl_deadline deadline, char ret_later[SL_PG_WAL_NAME_BYTES], struct sl_err *err)
 {
-    struct later later = {client, system_id, name, deadline, err, ""};
+    struct later later = {
+        .client = client, .system_id = system_id, .name = name, .deadline = deadline};
     char folder[SL_NAME_MAX], after[32];
     sl_pg_wal_segment_folder(system_id, name, folder, sizeof folder);
     snprintf(after, sizeof after, "%.24s", name->text);
@@ -59,6 +60,8 @@ int sl_pg_wal_later(struct sl_client *client, uint64_t system_id, const struct s
     }
     if (rc > 0)
         memcpy(ret_later, later.found, sizeof later.found);
+    if (rc < 0 && later.nested.code == rc)
+        sl_err_copy(err, &later.nested);
     return rc;
 }
 
@@ -72,7 +75,7 @@ struct ranges {
     int (*visit)(void *arg, const struct sl_pg_wal_range *range);
     void *arg;
     sl_deadline deadline;
-    struct sl_err *err;
+    struct sl_err nested;     /* as above */
     char folder[SL_NAME_MAX]; /* that is being listed */
     struct sl_pg_wal_range range;
     uint64_t next; /* number that would continue the range */
@@ -91,7 +94,7 @@ static int learn_size(struct ranges *r, const struct sl_pg_wal_name *name)
     char object[SL_NAME_MAX];
     struct sl_object_info info;
     sl_pg_wal_object(r->system_id, name, object, sizeof object);
-    int rc = sl_client_stat(r->client, object, r->deadline, &info, r->err);
+    int rc = sl_client_stat(r->client, object, r->deadline, &info, &r->nested);
     if (rc > 0 && sl_pg_segment_bytes_valid(info.length))
         r->segment_bytes = (uint32_t)info.length;
     return rc < 0 ? rc : 0;
@@ -133,7 +136,7 @@ static int descend(struct ranges *r, const struct sl_entry *entry, size_t length
     snprintf(r->folder + used, sizeof r->folder - used, "/%s", entry->name);
     char folder[SL_NAME_MAX];
     memcpy(folder, r->folder, sizeof folder);
-    int rc = sl_client_list(r->client, folder, "", visit, r, r->deadline, r->err);
+    int rc = sl_client_list(r->client, folder, "", visit, r, r->deadline, &r->nested);
     r->folder[used] = '\0';
     return rc;
 }
@@ -157,11 +160,12 @@ int sl_pg_wal_ranges(struct sl_client *client, uint64_t system_id, uint32_t segm
                        .segment_bytes = segment_bytes,
                        .visit = visit,
                        .arg = arg,
-                       .deadline = deadline,
-                       .err = err};
+                       .deadline = deadline};
     snprintf(r.folder, sizeof r.folder, "wal/%llu", (unsigned long long)system_id);
     char folder[SL_NAME_MAX];
     memcpy(folder, r.folder, sizeof folder);
     int rc = sl_client_list(client, folder, "", visit_timeline_folder, &r, deadline, err);
+    if (rc < 0 && r.nested.code == rc)
+        sl_err_copy(err, &r.nested);
     return rc ? rc : end_range(&r);
 }
