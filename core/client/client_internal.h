@@ -323,7 +323,7 @@ void slots_lane_lost(struct session *session, uint16_t lane);
 /* Makes it known: number, list, session. With the lock held. */
 void object_list(struct session *session, struct object *object);
 void object_unlist(struct object *object);
-struct object *object_find(struct session *session, uint32_t number);
+struct object *client_object_find(struct session *session, uint32_t number);
 int object_init(struct object *object, enum object_kind kind, struct session *session,
                 const char *name, struct sl_err *err);
 void object_free(struct object *object); /* the whole upload or download */

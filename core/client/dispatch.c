@@ -25,7 +25,7 @@ static void error_of(const struct sl_msg_error *error, struct sl_err *err)
 static int object_failed(struct session *session, uint32_t number, const struct sl_err *why,
                          struct sl_err *err)
 {
-    struct object *object = object_find(session, number);
+    struct object *object = client_object_find(session, number);
     if (!object && number >= session->next_object)
         return sl_err_set(err, SL_ERR_PROTOCOL, "ERROR about object %u, which there is not",
                           number);

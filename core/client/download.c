@@ -171,7 +171,7 @@ int sl_download_open(struct sl_client *client, const char *name, const struct sl
 static struct sl_download *find(struct session *session, uint32_t number, const char *what,
                                 bool opened, int *rc, struct sl_err *err)
 {
-    struct object *object = object_find(session, number);
+    struct object *object = client_object_find(session, number);
     *rc = 0;
     if (!object && number < session->next_object)
         return NULL; /* closed here meanwhile */

@@ -60,7 +60,7 @@ void object_unlist(struct object *object)
     pthread_cond_broadcast(&session->changed); /* somebody may wait for a place */
 }
 
-struct object *object_find(struct session *session, uint32_t number)
+struct object *client_object_find(struct session *session, uint32_t number)
 {
     struct object *object = session->objects;
     while (object && object->number != number)

@@ -361,7 +361,7 @@ int sl_upload_commit(struct sl_upload *upload, uint64_t index_bytes, sl_deadline
 /* Control thread, lock held. */
 int upload_stored(struct session *session, const struct sl_msg_stored *stored, struct sl_err *err)
 {
-    struct object *object = object_find(session, stored->object);
+    struct object *object = client_object_find(session, stored->object);
     if (!object && stored->object < session->next_object)
         return 0; /* it was given up here */
     struct sl_upload *upload = (struct sl_upload *)object;
