@@ -129,6 +129,8 @@ static void lane_push__wrong_key__denied(void **state)
 static void lane_pull__region_for_pushes__denied(void **state)
 {
     struct lane_case *c = *state;
+    if (lane_fixture->soft_iwarp)
+        skip(); /* it serves READs of whatever is registered */
     expect_denied(c, true, &c->pushed.region->remote, 0, 4096);
 }
 
@@ -155,6 +157,8 @@ static void local_region(struct lane_case *c, bool is_pull)
 
 static void lane_pull__local_region__denied(void **state)
 {
+    if (lane_fixture->soft_iwarp)
+        skip();
     local_region(*state, true);
 }
 
@@ -287,6 +291,8 @@ static void lane_connect__refused_by_the_target__fails_and_next_works(void **sta
     c->world.next_id = next;
     assert_int_equal(lane_pair(&c->world, LANE_DEPTH, &passive, &active, &err), 0);
     assert_int_equal(active.lane->id, next);
+    lane_end_free(&c->world, &passive);
+    lane_end_free(&c->world, &active);
 }
 
 static void lane_connect__target_does_not_answer__fails_at_the_deadline(void **state)

@@ -29,7 +29,8 @@ static void lane_pull__each_size__arrives_and_nothing_else(void **state)
     for (size_t i = 0; i < SIZE_COUNT; i++)
         for (size_t j = 0; j < SHIFT_COUNT; j++) {
             uint64_t context = i * 100 + j;
-            size_t from = shifts[j], to = shifts[SHIFT_COUNT - 1 - j];
+            size_t from = lane_fixture->soft_iwarp ? 0 : shifts[j];
+            size_t to = shifts[SHIFT_COUNT - 1 - j];
             int code = 1;
             memset(c->local.start, GUARD, c->local.bytes);
             assert_int_equal(lane_pull(c, to, from, sizes[i], context), 0);
@@ -49,7 +50,8 @@ static void lane_push__each_size__arrives_and_nothing_else(void **state)
     for (size_t i = 0; i < SIZE_COUNT; i++)
         for (size_t j = 0; j < SHIFT_COUNT; j++) {
             uint64_t context = i * 100 + j;
-            size_t from = shifts[j], to = shifts[SHIFT_COUNT - 1 - j];
+            size_t from = lane_fixture->soft_iwarp ? 0 : shifts[j];
+            size_t to = shifts[SHIFT_COUNT - 1 - j];
             int code = 1;
             memset(c->pushed.start, GUARD, c->pushed.bytes);
             assert_int_equal(lane_push(c, from, to, sizes[i], context), 0);

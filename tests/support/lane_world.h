@@ -23,6 +23,9 @@ struct lane_target {
 struct lane_fixture {
     const char *name;
     bool light; /* slow machine (emulated lab): fewer repetitions */
+    bool soft_iwarp; /* Linux' siw: it does not check the right to read, and sends wrong bytes in a
+                        small READ response or WRITE that crosses a page (siw_try_1seg); slots
+                        begin on pages */
     bool vague; /* a refused range shows as any failure (iWARP's terminate), not as DENIED */
     /* in one process */
     int (*rail_new)(struct sl_rail **ret_rail, struct sl_err *err);

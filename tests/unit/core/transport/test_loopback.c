@@ -1,13 +1,8 @@
 /* Loopback lanes: the conformance suite, and what only they promise. */
 #include "tests/support/lane_conformance.h"
+#include "tests/support/lane_fixtures.h"
 
 #include "core/transport/loopback.h"
-
-static const struct lane_fixture loopback = {
-    .name = "loopback",
-    .rail_new = sl_loopback_rail_new,
-    .pair = sl_loopback_pair,
-};
 
 static void loopback_pair__depths__clamped(void **state)
 {
@@ -60,5 +55,6 @@ int main(int argc, char **argv)
         LANE_CASE(loopback_rail__cannot_reach_hosts),
         LANE_CASE(loopback_passive__starts_nothing),
     };
-    return lane_conformance_main(argc, argv, &loopback, extra, sizeof extra / sizeof *extra);
+    return lane_conformance_main(argc, argv, &lane_loopback_fixture, extra,
+                                 sizeof extra / sizeof *extra);
 }

@@ -2,113 +2,12 @@
 #include "tests/unit/core/transport/test_tcp.h"
 
 #include "core/base/fault.h"
-#include "core/transport/net.h"
-#include "core/transport/tcp.h"
 
-#include <errno.h>
-#include <netdb.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-/* --- the target's side ----------------------------------------------------------------------- */
-
-struct tcp_target {
-    struct lane_target target;
-    struct sl_rail *rail;
-    int fd;
-    uint16_t depth;
-};
-
-int tcp_listen(const char *host, char port[8])
-{
-    struct addrinfo *address;
-    struct sl_err err;
-    if (sl_net_lookup(host, "0", &address, &err))
-        return -1;
-    int fd = socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    struct sockaddr_storage bound;
-    socklen_t bytes = sizeof bound;
-    if (fd >= 0 && (bind(fd, address->ai_addr, address->ai_addrlen) || listen(fd, 16) ||
-                    getsockname(fd, (struct sockaddr *)&bound, &bytes))) {
-        close(fd);
-        fd = -1;
-    }
-    freeaddrinfo(address);
-    if (fd >= 0)
-        getnameinfo((struct sockaddr *)&bound, bytes, NULL, 0, port, 8, NI_NUMERICSERV);
-    return fd;
-}
-
-static void target_close(struct lane_target *base)
-{
-    struct tcp_target *target = (struct tcp_target *)base;
-    if (!target)
-        return;
-    if (target->target.domain)
-        target->rail->ops->domain_free(target->target.domain);
-    if (target->rail)
-        target->rail->ops->rail_free(target->rail);
-    if (target->fd >= 0)
-        close(target->fd);
-    free(target);
-}
-
-static int target_open(const struct lane_fixture *fixture, uint16_t depth,
-                       struct lane_target **ret_target, struct sl_err *err)
-{
-    struct tcp_target *target = calloc(1, sizeof *target);
-    if (!target)
-        return sl_err_set(err, SL_ERR_NO_MEMORY, "out of memory");
-    target->depth = depth;
-    target->fd = tcp_listen(fixture->host, target->target.port);
-    int rc = target->fd < 0 ? sl_err_sys(err, SL_ERR_CONNECT, errno, "could not listen") : 0;
-    if (!rc)
-        rc = sl_tcp_rail_new(&target->rail, err);
-    if (!rc)
-        rc = target->rail->ops->domain_new(target->rail, &target->target.domain, err);
-    if (rc) {
-        target_close(&target->target);
-        return rc;
-    }
-    *ret_target = &target->target;
-    return 0;
-}
-
-static int target_accept(struct lane_target *base, sl_deadline deadline, struct sl_lane **ret_lane,
-                         struct sl_err *err)
-{
-    struct tcp_target *target = (struct tcp_target *)base;
-    struct pollfd poller = {.fd = target->fd, .events = POLLIN};
-    if (poll(&poller, 1, sl_deadline_poll_ms(deadline)) <= 0)
-        return sl_err_set(err, SL_ERR_TIMEOUT, "no lane came");
-    int fd = accept4(target->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-    uint8_t bytes[SL_LANE_HELLO_BYTES];
-    struct sl_lane_hello hello;
-    int rc =
-        sl_net_receive_all(fd, bytes, sizeof bytes, "peer", sl_deadline_in_ms(LANE_WAIT_MS), err);
-    if (!rc)
-        rc = sl_lane_hello_decode(bytes, sizeof bytes, &hello);
-    if (!rc && hello.lane == LANE_ID_REFUSED)
-        rc = sl_err_set(err, SL_ERR_DENIED, "refused, as the test wants");
-    if (rc) {
-        close(fd);
-        return rc;
-    }
-    return sl_tcp_lane_accept(fd, target->target.domain, &hello, bytes, target->depth, ret_lane,
-                              err);
-}
-
-#define TCP_FIXTURE(address)                                                                       \
-    {                                                                                              \
-        .name = "tcp", .rail = &sl_tcp_rail_ops, .host = address, .target_open = target_open,      \
-        .target_accept = target_accept, .target_close = target_close,                              \
-    }
-
-static const struct lane_fixture tcp = TCP_FIXTURE("127.0.0.1");
 
 /* --- only TCP -------------------------------------------------------------------------------- */
 
@@ -234,10 +133,11 @@ static void tcp_errors__name_the_peer(void **state)
 static void tcp_lane__over_ipv6(void **state)
 {
     (void)state;
-    static const struct lane_fixture ipv6 = TCP_FIXTURE("::1");
+    struct lane_fixture ipv6 = lane_tcp_fixture;
+    ipv6.host = "::1";
     const struct lane_fixture *before = lane_fixture;
     char port[8];
-    int fd = tcp_listen("::1", port);
+    int fd = lane_tcp_listen("::1", port);
     if (fd < 0)
         skip(); /* a host without IPv6 */
     close(fd);
@@ -274,7 +174,8 @@ int main(int argc, char **argv)
         return 1;
     memcpy(all, extra, sizeof extra);
     memcpy(all + own, tcp_hostile_tests, tcp_hostile_test_count * sizeof *all);
-    int rc = lane_conformance_main(argc, argv, &tcp, all, own + tcp_hostile_test_count);
+    int rc =
+        lane_conformance_main(argc, argv, &lane_tcp_fixture, all, own + tcp_hostile_test_count);
     free(all);
     return rc;
 }

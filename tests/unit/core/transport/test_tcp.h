@@ -3,9 +3,7 @@
 #define SL_TEST_TCP_H
 
 #include "tests/support/lane_conformance.h"
-
-/* A listening socket on `host` (numeric), its port in `port`. */
-int tcp_listen(const char *host, char port[8]);
+#include "tests/support/lane_fixtures.h"
 
 extern const struct CMUnitTest tcp_hostile_tests[];
 extern const size_t tcp_hostile_test_count;

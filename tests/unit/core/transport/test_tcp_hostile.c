@@ -30,7 +30,7 @@ static void socket_pair(int fds[2])
     char port[8];
     struct sl_err err;
     struct addrinfo *addresses;
-    int listener = tcp_listen("127.0.0.1", port);
+    int listener = lane_tcp_listen("127.0.0.1", port);
     const struct sl_net_connect to = {.host = "127.0.0.1",
                                       .port = port,
                                       .deadline = sl_deadline_in_ms(LANE_WAIT_MS),
