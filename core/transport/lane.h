@@ -108,7 +108,9 @@ struct sl_lane_ops {
                 uint64_t offset, uint32_t bytes, uint64_t context);
     int (*notice)(struct sl_lane *lane, const uint8_t notice[SL_NOTICE_BYTES]);
     /* Do what can be done without waiting; fill up to `max` events. Returns their number; the
-     * caller calls again until it returns less than `max`. */
+     * caller calls again until it returns less than `max`. Posting may only queue: call it (or
+     * poll) after a batch. `fd` is ready whenever there is something for it to do, also after
+     * close() and until SL_LANE_CLOSED was fetched. */
     size_t (*process)(struct sl_lane *lane, struct sl_lane_event *events, size_t max);
     /* Begin to close: posted work is answered with SL_ERR_CLOSED, then SL_LANE_CLOSED comes. May
      * be called in any state and more than once; the first reason stays. */
