@@ -7,6 +7,8 @@
 
 #include <assert.h>
 
+#define HELD_MIN 2u /* buffers every session may have: one moves while the other is written */
+
 /* --- pieces ---------------------------------------------------------------------------------- */
 
 struct piece *piece_new(struct session *session, struct object *object,
@@ -116,6 +118,14 @@ static void give(struct piece *piece, struct lane *lane, struct buffer *buffer)
     mail_chain_add(&lane->worker->given, &piece->mail);
 }
 
+/* The last buffers are for sessions that have next to none: one that took all while it was alone,
+ * and now does not move, would hold up those that come. */
+static bool is_scarce(const struct pool *pool)
+{
+    unsigned kept = pool->count / 8 < HELD_MIN ? HELD_MIN : pool->count / 8;
+    return pool->count - pool->held <= kept;
+}
+
 enum turn { TURN_NOTHING, TURN_GAVE, TURN_NO_BUFFER };
 
 static enum turn take_turn(struct session *session, unsigned share)
@@ -126,6 +136,8 @@ static enum turn take_turn(struct session *session, unsigned share)
     bool shared = lane->pool == &session->target->pool;
     if (shared && session->held >= share)
         return TURN_NOTHING;
+    if (shared && session->held >= HELD_MIN && is_scarce(lane->pool))
+        return TURN_NO_BUFFER;
     struct buffer *buffer = pool_take(lane->pool);
     if (!buffer)
         return shared ? TURN_NO_BUFFER : TURN_NOTHING;
@@ -140,7 +152,7 @@ static unsigned share_of_pool(const struct sl_target *target)
     for (const struct session *s = target->sessions; s; s = s->next)
         active += s->queue.count || s->held;
     unsigned share = active ? target->pool.count / active : target->pool.count;
-    return share < 2 ? 2 : share;
+    return share < HELD_MIN ? HELD_MIN : share;
 }
 
 void schedule_run(struct sl_target *target)
