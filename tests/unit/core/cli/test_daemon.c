@@ -1,5 +1,6 @@
 /* The program `sluiced`: starts, tells systemd, reloads whole files or nothing, stops. Each in a
  * child process on a port of the kernel's choice. */
+#include "core/cli/connect.h"
 #include "core/cli/daemon.h"
 #include "core/session/cert.h"
 
@@ -154,6 +155,77 @@ static void daemon__life__start_reload_stop(void **state)
     assert_int_equal(stat("repo/repo.json", &info), 0);
 }
 
+/* The port of the line "… is listening on port N, …". */
+static unsigned port_of(struct fixture *f)
+{
+    char line[300] = "";
+    rewind(f->out);
+    assert_non_null(fgets(line, sizeof line, f->out));
+    const char *at = strstr(line, "port ");
+    assert_non_null(at);
+    return (unsigned)strtoul(at + 5, NULL, 10);
+}
+
+/* Connects as host2 and stores an object; 0 or a code. */
+static int store(unsigned port, const char *stanza, struct sl_err *err)
+{
+    const struct sl_option *const tables[] = {sl_core_options};
+    struct sl_options *options = NULL;
+    struct sl_connection *connection = NULL;
+    struct sl_connect_options wanted = {.stanza = stanza, .short_lived = true};
+    struct sl_stored stored;
+    char host[40];
+    snprintf(host, sizeof host, "127.0.0.1:%u", port);
+    int rc = sl_options_new(tables, 1, &options, err);
+    static const char *const values[][2] = {{"tls-cert", "ca/host2.crt"},
+                                            {"tls-key", "ca/host2.key"},
+                                            {"tls-ca", "ca/ca.crt"},
+                                            {"tls-name", "host1"}};
+    for (size_t i = 0; i < 4 && !rc; i++)
+        rc = sl_option_set(options, values[i][0], values[i][1], "test", err);
+    if (!rc)
+        rc = sl_option_set(options, "repo-host", host, "test", err);
+    struct sl_invocation invocation = {.options = options};
+    if (!rc)
+        rc = sl_connection_open(&invocation, &wanted, sl_deadline_in_ms(10000), &connection, err);
+    if (!rc)
+        rc = sl_client_put(sl_connection_client(connection), "object", "x", 1,
+                           sl_deadline_in_ms(10000), &stored, err);
+    if (!rc)
+        assert_in_range(sl_connection_certificate_days(connection), 800, 825);
+    sl_connection_close(connection);
+    sl_options_free(options);
+    return rc;
+}
+
+static void daemon__client__only_what_the_sections_grant(void **state)
+{
+    struct fixture *f = *state;
+    struct sl_err err = {0};
+    configure("transport = tcp\n[main]\nclients = host2\n[other]\nclients = host3\n");
+    start(f);
+    told(f, "READY=1");
+    unsigned port = port_of(f);
+    assert_int_equal(store(port, "main", &err), 0);
+    assert_int_equal(store(port, "other", &err), SL_ERR_DENIED);
+    assert_int_equal(store(port, "nowhere", &err), SL_ERR_DENIED);
+    configure("transport = tcp\n[main]\n[other]\nclients = host3, host2\n");
+    kill(f->child, SIGHUP);
+    told(f, "RELOADING=1");
+    told(f, "READY=1");
+    assert_int_equal(store(port, "main", &err), SL_ERR_DENIED);
+    assert_int_equal(store(port, "other", &err), 0);
+    kill(f->child, SIGTERM);
+    told(f, "STOPPING=1");
+    assert_int_equal(ended(f), 0);
+    struct stat info;
+    assert_int_equal(stat("repo/main/object", &info), 0);
+    assert_int_equal(stat("repo/other/object", &info), 0);
+    assert_int_not_equal(stat("repo/nowhere", &info), 0);
+    contains(text_of(f, f->err), "may not use stanza");
+    fclose(f->out);
+}
+
 static void daemon__second_start__same_repository(void **state)
 {
     struct fixture *f = *state;
@@ -232,8 +304,11 @@ static void daemon__help_and_version(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(daemon__life__start_reload_stop),          TEST(daemon__second_start__same_repository),
-        TEST(daemon__memlock_too_low__tcp_and_says_so), TEST(daemon__cannot_start__says_why),
+        TEST(daemon__life__start_reload_stop),
+        TEST(daemon__client__only_what_the_sections_grant),
+        TEST(daemon__second_start__same_repository),
+        TEST(daemon__memlock_too_low__tcp_and_says_so),
+        TEST(daemon__cannot_start__says_why),
         cmocka_unit_test(daemon__help_and_version),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
