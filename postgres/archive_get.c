@@ -122,8 +122,7 @@ static int copy(const struct get *g, struct sl_download *download, uint64_t leng
             return rc;
         if (!rc)
             break;
-        if (!done)
-            rc = check_first(g, bytes, count, length, err);
+        rc = done ? 0 : check_first(g, bytes, count, length, err);
         if (!rc)
             rc = write_all(g, bytes, count, err);
         if (rc)

@@ -16,12 +16,18 @@ static const char *given(const struct sl_invocation *invocation)
                : NULL;
 }
 
+/* PG_VERSION is in every data directory, also while it is being recovered. */
+static bool stands_in_one(void)
+{
+    return !access("PG_VERSION", F_OK) && !access("global", F_OK);
+}
+
 char *sl_pg_data_folder(const struct sl_invocation *invocation, const char *wal_path)
 {
+    if (stands_in_one())
+        return sl_strdup(".");
     if (given(invocation))
         return sl_strdup(given(invocation));
-    if (!access("global/pg_control", F_OK))
-        return sl_strdup(".");
     const char *name = wal_path ? strrchr(wal_path, '/') : NULL;
     if (!name)
         return NULL;
@@ -35,10 +41,8 @@ char *sl_pg_data_folder(const struct sl_invocation *invocation, const char *wal_
 
 bool sl_pg_is_standby(const struct sl_invocation *invocation)
 {
-    if (!access("standby.signal", F_OK))
-        return true;
-    if (!given(invocation))
-        return false;
+    if (stands_in_one() || !given(invocation))
+        return !access("standby.signal", F_OK);
     SL_CLEANUP_FREE char *path = sl_asprintf("%s/standby.signal", given(invocation));
     return path && !access(path, F_OK);
 }

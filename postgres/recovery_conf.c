@@ -97,14 +97,21 @@ static bool put(FILE *out, const char *name, const char *value)
     return quoted != NULL;
 }
 
+/* The empty targets first: the server refuses a second target at the moment it is named, even by
+ * an empty one after a set one (xlogrecovery.c: assign_recovery_target_name and its like). */
+static bool put_targets(FILE *out, const struct sl_pg_recovery_conf *conf)
+{
+    bool time = conf->kind == SL_PG_TO_TIME, immediate = conf->kind == SL_PG_IMMEDIATE;
+    return (immediate || put(out, "recovery_target", "")) &&
+           (time || put(out, "recovery_target_time", "")) && put(out, "recovery_target_name", "") &&
+           put(out, "recovery_target_xid", "") && put(out, "recovery_target_lsn", "") &&
+           (!immediate || put(out, "recovery_target", "immediate")) &&
+           (!time || put(out, "recovery_target_time", conf->target_time));
+}
+
 static bool put_all(FILE *out, const struct sl_pg_recovery_conf *conf)
 {
-    const char *time = conf->kind == SL_PG_TO_TIME ? conf->target_time : "";
-    const char *immediate = conf->kind == SL_PG_IMMEDIATE ? "immediate" : "";
-    return put(out, "restore_command", conf->restore_command) &&
-           put(out, "recovery_target", immediate) && put(out, "recovery_target_time", time) &&
-           put(out, "recovery_target_name", "") && put(out, "recovery_target_xid", "") &&
-           put(out, "recovery_target_lsn", "") &&
+    return put(out, "restore_command", conf->restore_command) && put_targets(out, conf) &&
            (!conf->target_action || put(out, "recovery_target_action", conf->target_action)) &&
            (!conf->target_timeline ||
             put(out, "recovery_target_timeline", conf->target_timeline)) &&
