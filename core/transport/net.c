@@ -1,7 +1,9 @@
 /* TCP connections: lookup, connect with a deadline, names. No frames and no TLS here. */
 #include "core/transport/net.h"
 
+#include "core/base/alloc.h"
 #include "core/base/fault.h"
+#include "core/base/thread.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -9,26 +11,138 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
-int sl_net_lookup(const char *host, const char *port, struct addrinfo **ret_addresses,
-                  struct sl_err *err)
+int sl_net_wait(int fd, short events, int cancel_fd, sl_deadline deadline)
 {
-    struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
+    struct pollfd pollers[2] = {{.fd = fd, .events = events}, {.fd = cancel_fd, .events = POLLIN}};
+    for (;;) {
+        int ready = poll(pollers, cancel_fd > 0 ? 2 : 1, sl_deadline_poll_ms(deadline));
+        if (ready < 0 && errno != EINTR)
+            return SL_ERR_INTERNAL;
+        if (ready > 0)
+            return pollers[1].revents ? SL_ERR_CANCELLED : 0;
+        if (sl_deadline_passed(deadline))
+            return SL_ERR_TIMEOUT;
+    }
+}
+
+/* --- names to addresses ---------------------------------------------------------------------- */
+
+/* A question that a thread asks. Both sides hold it; who lets go last, frees it. */
+struct question {
+    char host[NI_MAXHOST], port[NI_MAXSERV];
+    int done_fd; /* eventfd: the answer is there */
+    int result;  /* of getaddrinfo(3) */
     struct addrinfo *found;
-    int fault = sl_fault("net.lookup");
-    int rc = fault ? EAI_AGAIN : getaddrinfo(host, port, &hints, &found);
-    if (rc == EAI_SYSTEM)
-        return sl_err_sys(err, SL_ERR_CONNECT, errno, "could not look up \"%s\" port \"%s\"", host,
-                          port);
-    if (rc)
-        return sl_err_set(err, rc == EAI_MEMORY ? SL_ERR_NO_MEMORY : SL_ERR_CONNECT,
-                          "could not look up \"%s\" port \"%s\": %s", host, port, gai_strerror(rc));
-    *ret_addresses = found;
+    atomic_bool done;
+    atomic_int holders;
+};
+
+static void let_go(struct question *question)
+{
+    if (atomic_fetch_sub(&question->holders, 1) != 1)
+        return;
+    if (question->found)
+        freeaddrinfo(question->found);
+    close(question->done_fd);
+    sl_free(question);
+}
+
+static int ask(const char *host, const char *port, int flags, struct addrinfo **ret_found)
+{
+    const struct addrinfo hints = {
+        .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = flags};
+    return sl_fault("net.lookup") ? EAI_AGAIN : getaddrinfo(host, port, &hints, ret_found);
+}
+
+static void *ask_in_thread(void *arg)
+{
+    struct question *question = arg;
+    question->result = ask(question->host, question->port, 0, &question->found);
+    atomic_store(&question->done, true);
+    (void)eventfd_write(question->done_fd, 1); /* cannot fail: its counter is 0 (eventfd(2)) */
+    let_go(question);
+    return NULL;
+}
+
+static int question_new(const struct sl_net_connect *to, struct question **ret_question,
+                        struct sl_err *err)
+{
+    struct question *question = sl_calloc(1, sizeof *question);
+    if (!question)
+        return sl_err_set(err, SL_ERR_NO_MEMORY, "out of memory");
+    if (snprintf(question->host, sizeof question->host, "%s", to->host) >= NI_MAXHOST ||
+        snprintf(question->port, sizeof question->port, "%s", to->port) >= NI_MAXSERV) {
+        sl_free(question);
+        return sl_err_set(err, SL_ERR_CONFIG, "host or port is too long");
+    }
+    int fault = sl_fault("net.eventfd");
+    question->done_fd = fault ? -1 : eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (question->done_fd < 0) {
+        int sys = fault ? fault : errno;
+        sl_free(question);
+        return sl_err_sys(err, SL_ERR_LIMIT, sys, "could not make an eventfd");
+    }
+    atomic_init(&question->holders, 2);
+    *ret_question = question;
     return 0;
 }
+
+static int lookup_failed(const struct sl_net_connect *to, int result, struct sl_err *err)
+{
+    return sl_err_set(err, result == EAI_MEMORY ? SL_ERR_NO_MEMORY : SL_ERR_CONNECT,
+                      "could not look up \"%s\" port \"%s\": %s", to->host, to->port,
+                      gai_strerror(result));
+}
+
+static int lookup_name(const struct sl_net_connect *to, struct addrinfo **ret_addresses,
+                       struct sl_err *err)
+{
+    struct question *question = NULL;
+    pthread_t thread;
+    int rc = question_new(to, &question, err);
+    if (rc)
+        return rc;
+    rc = sl_thread_start(&thread, "sl-lookup", ask_in_thread, question, err);
+    if (rc) {
+        let_go(question);
+        let_go(question);
+        return rc;
+    }
+    pthread_detach(thread);
+    rc = sl_net_wait(question->done_fd, POLLIN, to->cancel_fd, to->deadline);
+    if (rc) {
+        sl_err_set(err, rc, "could not look up \"%s\": %s", to->host, sl_code_text(rc));
+    } else if (!atomic_load(&question->done)) {
+        rc = sl_err_set(err, SL_ERR_INTERNAL, "woken before the answer was there");
+    } else if (question->result) {
+        rc = lookup_failed(to, question->result, err);
+    } else {
+        *ret_addresses = question->found;
+        question->found = NULL;
+    }
+    let_go(question);
+    return rc;
+}
+
+int sl_net_lookup(const struct sl_net_connect *to, struct addrinfo **ret_addresses,
+                  struct sl_err *err)
+{
+    int result = ask(to->host, to->port, AI_NUMERICHOST, ret_addresses);
+    if (!result)
+        return 0;
+    /* EAI_SERVICE: the host was numeric, the port is no number and no service */
+    if (result != EAI_NONAME)
+        return lookup_failed(to, result, err);
+    return lookup_name(to, ret_addresses, err);
+}
+
+/* --- names for messages ---------------------------------------------------------------------- */
 
 const char *sl_net_name(const struct sockaddr *address, socklen_t bytes,
                         char name[SL_NET_NAME_BYTES])
@@ -72,20 +186,7 @@ int sl_net_prepare(int fd, struct sl_err *err)
     return 0;
 }
 
-/* Waits until `events`; 0, SL_ERR_TIMEOUT or SL_ERR_CONNECT with errno set. */
-static int wait_for(int fd, short events, sl_deadline deadline)
-{
-    struct pollfd poller = {.fd = fd, .events = events};
-    for (;;) {
-        int rc = poll(&poller, 1, sl_deadline_poll_ms(deadline));
-        if (rc > 0)
-            return 0;
-        if (rc < 0 && errno != EINTR)
-            return SL_ERR_CONNECT;
-        if (rc == 0 && sl_deadline_passed(deadline))
-            return SL_ERR_TIMEOUT;
-    }
-}
+/* --- connecting ------------------------------------------------------------------------------ */
 
 static int bind_to(int fd, int family, const char *address, struct sl_err *err)
 {
@@ -116,22 +217,26 @@ static int set_traffic_class(int fd, int family, int traffic_class, struct sl_er
 
 /* connect(2) on a non-blocking socket, then the wait for its outcome. */
 static int finish_connect(int fd, const struct addrinfo *address, const char *name,
-                          sl_deadline deadline, struct sl_err *err)
+                          const struct sl_net_connect *to, sl_deadline deadline, struct sl_err *err)
 {
     int sys = sl_fault("net.connect");
     if (!sys && connect(fd, address->ai_addr, address->ai_addrlen))
         sys = errno;
     if (sys == EINPROGRESS || sys == EINTR) {
-        int rc = wait_for(fd, POLLOUT, deadline);
-        if (rc == SL_ERR_TIMEOUT)
-            return sl_err_set(err, rc, "could not connect to %s: no answer in time", name);
+        int rc = sl_net_wait(fd, POLLOUT, to->cancel_fd, deadline);
+        if (rc)
+            return sl_err_set(err, rc, "could not connect to %s: %s", name, sl_code_text(rc));
         socklen_t bytes = sizeof sys;
-        if (rc || getsockopt(fd, SOL_SOCKET, SO_ERROR, &sys, &bytes))
+        if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &sys, &bytes))
             sys = errno;
     }
-    if (sys)
-        return sl_err_sys(err, SL_ERR_CONNECT, sys, "could not connect to %s", name);
-    return 0;
+    if (!sys)
+        return 0;
+    sl_err_sys(err, SL_ERR_CONNECT, sys, "could not connect to %s", name);
+    /* whatever errno the network gave (a firewall's EACCES, say), it may be otherwise next time */
+    if (err)
+        err->code = SL_ERR_CONNECT;
+    return SL_ERR_CONNECT;
 }
 
 static int connect_one(const struct addrinfo *address, const struct sl_net_connect *to,
@@ -150,7 +255,7 @@ static int connect_one(const struct addrinfo *address, const struct sl_net_conne
     if (!rc && to->bind_address)
         rc = bind_to(fd, address->ai_family, to->bind_address, err);
     if (!rc)
-        rc = finish_connect(fd, address, name, deadline, err);
+        rc = finish_connect(fd, address, name, to, deadline, err);
     if (rc)
         close(fd);
     else
@@ -171,8 +276,8 @@ int sl_net_connect(const struct addrinfo *addresses, const struct sl_net_connect
             return sl_err_set(err, SL_ERR_TIMEOUT, "could not connect to \"%s\" port %s in time",
                               to->host, to->port);
         rc = connect_one(address, to, now + (to->deadline - now) / left, ret_fd, err);
-        if (!rc)
-            return 0;
+        if (!rc || rc == SL_ERR_CANCELLED)
+            return rc;
     }
     return rc;
 }
@@ -192,7 +297,7 @@ static int transfer_all(int fd, bool is_send, uint8_t *data, size_t bytes, const
         } else if (n == 0) {
             return sl_err_set(err, SL_ERR_CLOSED, "%s closed the connection", peer);
         } else if (sys == EAGAIN) {
-            int rc = wait_for(fd, is_send ? POLLOUT : POLLIN, deadline);
+            int rc = sl_net_wait(fd, is_send ? POLLOUT : POLLIN, 0, deadline);
             if (rc == SL_ERR_TIMEOUT)
                 return sl_err_set(err, rc, "%s does not answer", peer);
             if (rc)

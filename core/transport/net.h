@@ -15,21 +15,27 @@
 struct addrinfo;
 
 struct sl_net_connect {
-    const char *host, *port;  /* what the addresses were looked up for; for messages */
+    const char *host, *port;
     const char *bind_address; /* numeric, or NULL */
     sl_deadline deadline;
     int traffic_class; /* 0..255, -1 leaves it alone */
+    int cancel_fd;     /* readable: give up with SL_ERR_CANCELLED; 0 or less: there is none */
 };
 
-/* Addresses of a stream service, IPv4 and IPv6; returns owned, freed with freeaddrinfo(). A
- * numeric host needs no wait. A name blocks as long as the system's resolver does
- * (resolv.conf(5): timeout × attempts for each server), which no deadline can shorten. */
-int sl_net_lookup(const char *host, const char *port, struct addrinfo **ret_addresses,
+/* Addresses of to->host and to->port (a stream service, IPv4 and IPv6); returns owned, freed with
+ * freeaddrinfo(). Blocks until the deadline at most: a numeric host needs no wait, a name is looked
+ * up by a thread, which is left behind when the time is over (getaddrinfo(3) has no deadline).
+ * SL_ERR_CONNECT, SL_ERR_TIMEOUT, SL_ERR_CANCELLED. */
+int sl_net_lookup(const struct sl_net_connect *to, struct addrinfo **ret_addresses,
                   struct sl_err *err);
+
+/* Waits for `events` on `fd`. 0, SL_ERR_TIMEOUT, SL_ERR_CANCELLED, or SL_ERR_INTERNAL. */
+int sl_net_wait(int fd, short events, int cancel_fd, sl_deadline deadline);
 
 /* Tries the addresses in their order until one answers; each gets its share of what is left of
  * the time. Blocks until the deadline at most. Returns in `*ret_fd` a connected socket:
- * non-blocking, close-on-exec, without Nagle's delay. SL_ERR_CONNECT, SL_ERR_TIMEOUT. */
+ * non-blocking, close-on-exec, without Nagle's delay. SL_ERR_CONNECT, SL_ERR_TIMEOUT,
+ * SL_ERR_CANCELLED. */
 int sl_net_connect(const struct addrinfo *addresses, const struct sl_net_connect *to, int *ret_fd,
                    struct sl_err *err);
 

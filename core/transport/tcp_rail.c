@@ -31,8 +31,10 @@ int sl_tcp_rail_new(struct sl_rail **ret_rail, struct sl_err *err)
 
 static int tcp_resolve(const struct sl_connect *to, struct sl_rail **ret_rail, struct sl_err *err)
 {
+    const struct sl_net_connect net = {
+        .host = to->host, .port = to->port, .deadline = to->deadline};
     struct addrinfo *addresses;
-    int rc = sl_net_lookup(to->host, to->port, &addresses, err);
+    int rc = sl_net_lookup(&net, &addresses, err);
     if (rc)
         return rc;
     rc = rail_new(addresses, ret_rail, err);

@@ -31,7 +31,8 @@ int lane_tcp_listen(const char *host, char port[8])
 {
     struct addrinfo *address;
     struct sl_err err;
-    if (sl_net_lookup(host, "0", &address, &err))
+    const struct sl_net_connect to = {.host = host, .port = "0"};
+    if (sl_net_lookup(&to, &address, &err))
         return -1;
     int fd = socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     struct sockaddr_storage bound;

@@ -22,11 +22,11 @@ struct lane_target {
  * rest. Everything may fail, and is failed by the torture case: no asserts inside. */
 struct lane_fixture {
     const char *name;
-    bool light; /* slow machine (emulated lab): fewer repetitions */
+    bool light;      /* slow machine (emulated lab): fewer repetitions */
     bool soft_iwarp; /* Linux' siw: it does not check the right to read, and sends wrong bytes in a
                         small READ response or WRITE that crosses a page (siw_try_1seg); slots
                         begin on pages */
-    bool vague; /* a refused range shows as any failure (iWARP's terminate), not as DENIED */
+    bool vague;      /* a refused range shows as any failure (iWARP's terminate), not as DENIED */
     /* in one process */
     int (*rail_new)(struct sl_rail **ret_rail, struct sl_err *err);
     int (*pair)(struct sl_domain *client, struct sl_domain *target, uint16_t lane_id,

@@ -13,16 +13,25 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <cmocka.h>
+
+static int lookup(const char *host, const char *port, struct addrinfo **ret_addresses,
+                  struct sl_err *err)
+{
+    const struct sl_net_connect to = {
+        .host = host, .port = port, .deadline = sl_deadline_in_ms(20000)};
+    return sl_net_lookup(&to, ret_addresses, err);
+}
 
 static int listen_on(const char *host, int backlog, char port[8])
 {
     struct addrinfo *address;
     struct sockaddr_storage bound;
     socklen_t bytes = sizeof bound;
-    assert_int_equal(sl_net_lookup(host, "0", &address, NULL), 0);
+    assert_int_equal(lookup(host, "0", &address, NULL), 0);
     int fd = socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     int rc = fd < 0 || bind(fd, address->ai_addr, address->ai_addrlen) || listen(fd, backlog) ||
              getsockname(fd, (struct sockaddr *)&bound, &bytes);
@@ -39,7 +48,7 @@ static int try_connect(const char *host, const char *port, const char *bind_addr
                        int traffic_class, uint64_t ms, int *ret_fd, struct sl_err *err)
 {
     struct addrinfo *addresses;
-    int rc = sl_net_lookup(host, port, &addresses, err);
+    int rc = lookup(host, port, &addresses, err);
     if (rc)
         return rc;
     const struct sl_net_connect to = {.host = host,
@@ -57,11 +66,50 @@ static void net_lookup__unknown_name_or_service__fails_with_both_named(void **st
     (void)state;
     struct addrinfo *addresses;
     struct sl_err err;
-    assert_int_equal(sl_net_lookup("127.0.0.1", "no-such-service", &addresses, &err),
-                     SL_ERR_CONNECT);
+    assert_int_equal(lookup("127.0.0.1", "no-such-service", &addresses, &err), SL_ERR_CONNECT);
     assert_non_null(strstr(err.msg, "\"127.0.0.1\" port \"no-such-service\""));
-    assert_int_equal(sl_net_lookup("256.0.0.1.invalid", "1", &addresses, &err), SL_ERR_CONNECT);
+    assert_int_equal(lookup("256.0.0.1.invalid", "1", &addresses, &err), SL_ERR_CONNECT);
     assert_non_null(strstr(err.msg, "256.0.0.1.invalid"));
+}
+
+/* By the thread: as slow as the resolver may be, the caller waits no longer than it said. */
+static void net_lookup__name_server_is_slow__timeout_or_cancelled(void **state)
+{
+    (void)state;
+#ifdef SLUICE_FAULTS
+    int cancel = eventfd(1, EFD_CLOEXEC);
+    for (int i = 0; i < 2; i++) {
+        struct addrinfo *addresses = NULL;
+        struct sl_err err = {0};
+        const struct sl_net_connect to = {.host = "localhost",
+                                          .port = "7430",
+                                          .deadline = sl_deadline_in_ms(i ? 10000 : 50),
+                                          .cancel_fd = i ? cancel : 0};
+        /* the first lookup is the numeric one */
+        assert_int_equal(sl_fault_set("net.lookup:sleep=500@2"), 0);
+        uint64_t begin = sl_now_ns();
+        int rc = sl_net_lookup(&to, &addresses, &err);
+        assert_int_equal(rc, i ? SL_ERR_CANCELLED : SL_ERR_TIMEOUT);
+        assert_true(sl_now_ns() - begin < 400 * SL_NS_PER_MS);
+        assert_non_null(strstr(err.msg, "localhost"));
+        assert_null(addresses);
+        usleep(600000); /* the thread that was left behind frees what it holds */
+        sl_fault_set(NULL);
+    }
+    close(cancel);
+#else
+    skip();
+#endif
+}
+
+static void net_lookup__name__found(void **state)
+{
+    (void)state;
+    struct addrinfo *addresses;
+    struct sl_err err;
+    assert_int_equal(lookup("localhost", "7430", &addresses, &err), 0);
+    assert_true(addresses->ai_family == AF_INET || addresses->ai_family == AF_INET6);
+    freeaddrinfo(addresses);
 }
 
 static void net_connect__socket_is_as_promised(void **state)
@@ -140,8 +188,8 @@ static void net_connect__several_addresses__all_tried(void **state)
     struct sl_err err;
     struct addrinfo *bad, *good;
     int listener = listen_on("127.0.0.2", 4, port), fd = -1;
-    assert_int_equal(sl_net_lookup("127.0.0.1", port, &bad, &err), 0);
-    assert_int_equal(sl_net_lookup("127.0.0.2", port, &good, &err), 0);
+    assert_int_equal(lookup("127.0.0.1", port, &bad, &err), 0);
+    assert_int_equal(lookup("127.0.0.2", port, &good, &err), 0);
     struct addrinfo first = *bad;
     first.ai_next = good;
     const struct sl_net_connect to = {
@@ -229,6 +277,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(net_lookup__unknown_name_or_service__fails_with_both_named),
+        cmocka_unit_test(net_lookup__name__found),
+        cmocka_unit_test(net_lookup__name_server_is_slow__timeout_or_cancelled),
         cmocka_unit_test(net_connect__socket_is_as_promised),
         cmocka_unit_test(net_connect__ipv6_with_traffic_class),
         cmocka_unit_test(net_connect__bind_address__used_or_named_in_the_error),
