@@ -211,7 +211,7 @@ static int sync_holder(const char *path, bool made, struct sl_err *err)
     memcpy(holder, path, length + 1);
     char *slash = strrchr(holder, '/');
     if (!slash)
-        strcpy(holder, ".");
+        memcpy(holder, ".", 2);
     else
         slash[slash == holder] = '\0';
     int fd = open(holder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

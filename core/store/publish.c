@@ -85,7 +85,8 @@ static void sync_files(struct batch *b)
  */
 
 /* The batch's open folder of that path; NULL and item->err when it cannot be had. */
-static struct folder *folder_of(struct batch *b, const char *path, struct sl_err *err)
+static struct folder *folder_of(struct batch *b, const char path[SL_STORE_NAME_MAX],
+                                struct sl_err *err)
 {
     for (size_t i = 0; i < b->folder_count; i++)
         if (!strcmp(b->folders[i].path, path))
@@ -94,7 +95,7 @@ static struct folder *folder_of(struct batch *b, const char *path, struct sl_err
     if (fd < 0)
         return NULL;
     struct folder *folder = &b->folders[b->folder_count++];
-    strcpy(folder->path, path);
+    memcpy(folder->path, path, sizeof folder->path);
     folder->fd = fd;
     return folder;
 }
@@ -128,7 +129,7 @@ static void link_item(struct batch *b, size_t i)
 {
     struct sl_publish *item = &b->items[i];
     struct sl_posix_file *file = file_of(item);
-    char path[SL_STORE_NAME_MAX];
+    char path[SL_STORE_NAME_MAX] = "";
     const char *leaf;
     sl_posix_split(item->name, path, &leaf);
     struct folder *folder = folder_of(b, path, &item->err);

@@ -22,7 +22,7 @@
 /* The first 8 digits of the boot's UUID: a pid means something only within one boot. */
 static void boot_id(char id[9])
 {
-    strcpy(id, "00000000");
+    memcpy(id, "00000000", 9);
     int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return;
@@ -36,7 +36,7 @@ void sl_posix_temporary_prefix(struct sl_posix *store)
 {
     char host[HOST_MAX + 1] = "", boot[9];
     if (gethostname(host, HOST_MAX) != 0 || !host[0])
-        strcpy(host, "localhost");
+        snprintf(host, sizeof host, "localhost");
     for (char *c = host; *c; c++)
         if (*c == '/' || *c < '!' || *c > '~')
             *c = '_';

@@ -129,7 +129,7 @@ int sl_posix_list(struct sl_store *base, const char *folder,
     size_t count = 0;
     rc = sl_posix_names(fd, &names, &count, err);
     for (size_t i = 0; i < count && !rc; i++) {
-        struct stat st;
+        struct stat st = {0};
         if (names[i][0] == '.')
             continue;
         rc = examine(fd, names[i], &st, err);
