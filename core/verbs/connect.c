@@ -121,13 +121,15 @@ int sl_verbs_connect(struct sl_rail *rail, struct sl_domain *domain, const struc
         return rc;
     uint8_t answer[SL_LANE_HELLO_BYTES];
     rc = shake_hands(lane, to, answer, err);
+    if (rc == 0) {
+        sl_verbs_lane_connected(lane);
+        rc = sl_verbs_lane_greet(lane, err);
+    }
     if (rc != 0) {
         sl_lane_free(&lane->base);
         return rc;
     }
     memcpy(reply, answer, sizeof answer);
-    sl_verbs_lane_connected(lane);
-    sl_verbs_lane_greet(lane);
     *ret_lane = &lane->base;
     return 0;
 }

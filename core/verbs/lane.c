@@ -178,13 +178,16 @@ static void queue_grant(struct verbs_lane *lane, uint32_t count)
     post_messages(lane);
 }
 
-void sl_verbs_lane_greet(struct verbs_lane *lane)
+int sl_verbs_lane_greet(struct verbs_lane *lane, struct sl_err *err)
 {
     lane->established = true;
+    queue_grant(lane, lane->recvs);
+    if (lane->fail_code != 0)
+        return sl_err_set(err, lane->fail_code, "%s", lane->fail_reason);
     lane->state = LANE_READY;
     add_event(lane, SL_LANE_READY, 0, 0);
-    queue_grant(lane, lane->recvs);
     wake(lane);
+    return 0;
 }
 
 /* Client: tell the target of the buffers that were posted anew. */
@@ -473,7 +476,10 @@ void sl_verbs_lane_die(struct verbs_lane *lane, int code, const char *reason)
     if (lane->fail_code == 0)
         fail(lane, code, false, reason); /* from here on nothing is posted */
     if (lane->id) {
-        sl_verbs->disconnect(lane->id); /* queue pair to the error state, peer told */
+        /* Queue pair to the error state, peer told. Before the connection is there, no work is
+         * posted, and iWARP's connection manager would wait for it to come. */
+        if (lane->established)
+            sl_verbs->disconnect(lane->id);
         drain(lane);
         sl_verbs->destroy_qp(lane->id);
         drain(lane);

@@ -4,6 +4,7 @@
 #include "core/verbs/verbs_internal.h"
 
 #include "core/base/alloc.h"
+#include "core/base/fault.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -112,9 +113,12 @@ static int domain_new(struct sl_rail *rail, struct sl_domain **ret_domain, struc
     if (!domain)
         return sl_err_set(err, SL_ERR_NO_MEMORY, "out of memory");
     domain->base.rail = rail;
-    domain->pd = sl_verbs->alloc_pd(sl_verbs_rail(rail)->device->context);
+    int sys = sl_fault("transport.domain"); /* as in every transport */
+    if (sys <= 0) {
+        domain->pd = sl_verbs->alloc_pd(sl_verbs_rail(rail)->device->context);
+        sys = errno;
+    }
     if (!domain->pd) {
-        int sys = errno;
         sl_free(domain);
         return sl_verbs_err(err, sys, "could not allocate an RDMA protection domain");
     }
@@ -157,9 +161,12 @@ static int region_new(struct sl_domain *domain, void *start, size_t bytes, enum 
     if (!region)
         return sl_err_set(err, SL_ERR_NO_MEMORY, "out of memory");
     unsigned flags = access_flags(sl_verbs_rail(domain->rail), access);
-    region->mr = sl_verbs->reg_mr(sl_verbs_domain(domain)->pd, start, bytes, flags);
+    int sys = sl_fault("transport.region");
+    if (sys <= 0) {
+        region->mr = sl_verbs->reg_mr(sl_verbs_domain(domain)->pd, start, bytes, flags);
+        sys = errno;
+    }
     if (!region->mr) {
-        int sys = errno;
         char what[80];
         sl_free(region);
         snprintf(what, sizeof what, "could not register %zu bytes for RDMA", bytes);

@@ -211,7 +211,7 @@ void sl_verbs_lane_look(struct verbs_lane *lane);
 /* The end: QP, cm_id and all else of the device are destroyed, work is answered, CLOSED queued. */
 void sl_verbs_lane_die(struct verbs_lane *lane, int code, const char *reason);
 /* Client, established: the first grant goes out, READY is the first event. */
-void sl_verbs_lane_greet(struct verbs_lane *lane);
+int sl_verbs_lane_greet(struct verbs_lane *lane, struct sl_err *err);
 /* Under device->lock; any thread. */
 void sl_verbs_lane_alarm(struct verbs_lane *lane, int code, const char *reason);
 

@@ -77,6 +77,10 @@ static void load(void)
 struct control {
     int fd;
     bool closed;
+    bool ending; /* the target has moved all; `total` notices were sent */
+    uint64_t total;
+    char words[64]; /* '.' a beat, 'E' and eight bytes the end */
+    size_t have;
     sl_deadline beat_due, dead_at;
 };
 
@@ -86,19 +90,54 @@ static void control_use(struct control *control)
     control->dead_at = sl_deadline_in_ms(set.dead);
 }
 
+static void control_take(struct control *control)
+{
+    size_t used = 0;
+    while (used < control->have) {
+        if (control->words[used] == 'E') {
+            if (control->have - used < 9)
+                break;
+            memcpy(&control->total, control->words + used + 1, 8);
+            control->ending = true;
+            used += 9;
+        } else {
+            used++;
+        }
+    }
+    memmove(control->words, control->words + used, control->have - used);
+    control->have -= used;
+}
+
 /* Takes heartbeats and sends them. */
 static void control_step(struct control *control)
 {
-    char bytes[64];
-    ssize_t n = recv(control->fd, bytes, sizeof bytes, MSG_DONTWAIT);
+    ssize_t n = recv(control->fd, control->words + control->have,
+                     sizeof control->words - control->have, MSG_DONTWAIT);
     if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
         control->closed = true;
-    if (n > 0)
+    if (n > 0) {
         control->dead_at = sl_deadline_in_ms(set.dead);
+        control->have += (size_t)n;
+        control_take(control);
+    }
     if (sl_deadline_passed(control->beat_due)) {
         if (send(control->fd, ".", 1, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 && errno != EAGAIN)
             control->closed = true;
         control->beat_due = sl_deadline_in_ms(BEAT_MS);
+    }
+}
+
+static void control_end(struct control *control, uint64_t total)
+{
+    char word[9] = "E";
+    memcpy(word + 1, &total, 8);
+    if (send(control->fd, word, sizeof word, MSG_NOSIGNAL) < 0)
+        control->closed = true;
+    sl_deadline until = sl_deadline_in_ms(set.dead);
+    while (!control->closed && !sl_deadline_passed(until)) {
+        struct pollfd wait = {control->fd, POLLIN, 0};
+        poll(&wait, 1, 200);
+        control_step(control);
     }
 }
 
@@ -224,11 +263,13 @@ static uint64_t slot_offset(uint64_t lane, uint64_t number)
     return (lane * set.depth + number % set.depth) * set.bytes;
 }
 
-static uint64_t next_number[LANES_MAX];
+static uint64_t next_number[LANES_MAX], notices_in_flight[LANES_MAX];
 
 static bool post(uint64_t lane, uint64_t number)
 {
     struct sl_local local = {pool, pool_memory + slot_offset(lane, number)};
+    if (notices_in_flight[lane] == set.depth)
+        return false;
     int (*op)(struct sl_lane *, struct sl_local, const struct sl_remote *, uint64_t, uint32_t,
               uint64_t) = set.mode == PULL ? sl_lane_pull : sl_lane_push;
     if (set.check && set.mode == PULL)
@@ -241,11 +282,15 @@ static bool post(uint64_t lane, uint64_t number)
     if (set.mode == PUSH && set.notices) {
         uint8_t notice[SL_NOTICE_BYTES] = {0};
         memcpy(notice, &number, sizeof number);
-        if (sl_lane_notice(lanes[lane], notice) == 0)
-            notices_posted++;
+        if (sl_lane_notice(lanes[lane], notice) != 0)
+            die("a notice was refused");
+        notices_posted++;
+        notices_in_flight[lane]++;
     }
     return true;
 }
+
+static sl_deadline run_end;
 
 static bool enough(sl_deadline end)
 {
@@ -270,6 +315,7 @@ static void target_event(uint64_t lane, const struct sl_lane_event *event)
         return;
     case SL_LANE_NOTICED:
         notices_answered++;
+        notices_in_flight[lane]--;
         return;
     case SL_LANE_CLOSED:
         lane_closed[lane] = true;
@@ -287,13 +333,11 @@ static void target_lane(uint64_t lane, bool more)
     if (!lane_closed[lane])
         do {
             n = sl_lane_process(lanes[lane], events, 32);
-            for (size_t i = 0; i < n; i++) {
+            for (size_t i = 0; i < n; i++)
                 target_event(lane, &events[i]);
-                if (more && !lost_reason && events[i].code == 0 &&
-                    (events[i].kind == SL_LANE_PULLED || events[i].kind == SL_LANE_PUSHED) &&
-                    post(lane, next_number[lane]))
-                    next_number[lane]++;
-            }
+            while (more && !lost_reason && in_flight[lane] < set.depth && !enough(run_end) &&
+                   post(lane, next_number[lane]))
+                next_number[lane]++;
         } while (n == 32);
     if (!lane_closed[lane] && in_flight[lane] && sl_deadline_passed(work_due[lane]))
         sl_lane_close(lanes[lane], SL_ERR_TIMEOUT, "work waits too long");
@@ -327,7 +371,7 @@ static int report(const char *who, uint64_t start_ns, uint64_t bytes)
 static int target_run(struct control *control)
 {
     uint64_t start = sl_now_ns();
-    sl_deadline end = sl_deadline_in_ms(set.seconds * 1000);
+    sl_deadline end = run_end = sl_deadline_in_ms(set.seconds * 1000);
     for (uint64_t lane = 0; lane < set.lanes; lane++)
         for (; next_number[lane] < set.depth && !enough(end); next_number[lane]++)
             if (!post(lane, next_number[lane]))
@@ -355,6 +399,8 @@ static int target_run(struct control *control)
         }
     }
     int status = report("target", start, moved);
+    if (status == 0)
+        control_end(control, notices_posted);
     if (wrong)
         die("wrong bytes came");
     return status;
@@ -456,7 +502,8 @@ static void client_lane(uint64_t lane, uint8_t *slots)
 static int client_run(struct control *control, uint8_t *slots)
 {
     uint64_t start = sl_now_ns();
-    while (!control->closed && !all_closed()) {
+    while (!control->closed && !all_closed() &&
+           !(control->ending && client_notices == control->total)) {
         wait_for_something(control);
         for (uint64_t lane = 0; lane < set.lanes; lane++)
             client_lane(lane, slots);
@@ -465,13 +512,16 @@ static int client_run(struct control *control, uint8_t *slots)
             break;
         }
     }
-    close_all(SL_ERR_CLOSED, "given up");
+    if (control->closed)
+        lost("control closed");
+    int status = report("client", start, client_notices * set.bytes);
+    close_all(SL_ERR_CLOSED, "done");
     for (int i = 0; i < 50 && !all_closed(); i++)
         for (uint64_t lane = 0; lane < set.lanes; lane++)
             client_lane(lane, slots);
     if (!all_closed())
         die("a lane does not close");
-    return report("client", start, client_notices * set.bytes);
+    return status;
 }
 
 static int run(const char *host, const char *port)
