@@ -174,10 +174,12 @@ int sl_repo_open(struct sl_store *store, bool create, struct sl_repo **ret_repo,
     if (!repo)
         return sl_err_set(err, SL_ERR_NO_MEMORY, "out of memory for a repository");
     repo->store = store;
-    int rc = open_or_create(repo, create, err);
+    /* errors come and go on the way (not there yet, another was faster): `err` gets the last one */
+    struct sl_err last;
+    int rc = open_or_create(repo, create, &last);
     if (rc) {
         sl_free(repo);
-        return rc;
+        return sl_err_copy(err, &last);
     }
     *ret_repo = repo;
     return 0;

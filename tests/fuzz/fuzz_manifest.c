@@ -1,0 +1,10 @@
+/* Manifests. */
+#include "tests/fuzz/fuzz_records.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    fuzz_records(sl_manifest_reader_new, data, size);
+    return 0;
+}
