@@ -186,14 +186,37 @@ static int sync_entry(struct sl_posix *store, const char *folder, struct sl_err 
     return rc;
 }
 
+/* The root's own entry, once: an operator may have made the folder a moment ago. Nothing to do for
+ * a mount point, and nothing that can be done where the folder above may not be opened. */
+static int sync_root_entry(struct sl_posix *store, struct sl_err *err)
+{
+    struct stat root, above;
+    if (store->root_known)
+        return 0;
+    int fd = sl_posix_openat("posix.open", store->root, "..", O_RDONLY | O_DIRECTORY, 0), rc = 0;
+    if (fd < 0 && fd != -EACCES && fd != -EPERM)
+        return sl_err_sys(err, SL_ERR_OPEN, -fd, "could not open the folder that holds %s",
+                          store->base.label);
+    if (fd >= 0 && fstat(store->root, &root) == 0 && fstat(fd, &above) == 0 &&
+        root.st_dev == above.st_dev)
+        rc = sl_posix_folder_sync(store, "posix.syncparent", fd, "..", err);
+    if (fd >= 0)
+        close(fd);
+    store->root_known = !rc;
+    return rc;
+}
+
 int sl_posix_folder_entries_sync(struct sl_posix *store, const char *folder, struct sl_err *err)
 {
     char path[SL_STORE_NAME_MAX];
+    int rc = sync_root_entry(store, err);
+    if (rc)
+        return rc;
     for (const char *end = folder; *end; end += *end == '/') {
         end = strchrnul(end, '/');
         memcpy(path, folder, (size_t)(end - folder));
         path[end - folder] = '\0';
-        int rc = sync_entry(store, path, err);
+        rc = sync_entry(store, path, err);
         if (rc)
             return rc;
     }

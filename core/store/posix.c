@@ -14,7 +14,7 @@
  *      zeros. O_DIRECT does not replace it: the disk's own cache and the extents still need it.
  *   2. The name: fsync of the folder, after link(2). A file's own fsync need not write the
  *      folder's entry.
- *   3. The folder's own name in its parent, and so on up to the root, if any of them is new. Not
+ *   3. The folder's own name in its parent, and so on up to the root's own, if any is new. Not
  *      only when we made it: another process may have made it a moment ago and not synced it yet;
  *      we would then rely on a sync that may never happen. So every folder above a name counts as
  *      not durable until this process has synced its parent, having seen it there before. A small

@@ -35,7 +35,8 @@ struct sl_posix {
     atomic_bool no_direct;  /* … no O_DIRECT */
     atomic_ulong next_temporary;
     char temporary_prefix[160];  /* ".tmp/.tmp-<host>-<boot>-<pid>-" */
-    pthread_mutex_t folder_lock; /* one folder sync at a time, see publish.c */
+    pthread_mutex_t folder_lock; /* one folder sync at a time, see publish.c; root_known, too */
+    bool root_known;             /* the root's own entry is durable */
     pthread_mutex_t known_lock;
     struct sl_known_folder known[SL_POSIX_KNOWN_SLOTS];
     pthread_mutex_t ring_lock;
@@ -49,7 +50,6 @@ struct sl_posix_file {
     int direct_fd;        /* the same file with O_DIRECT, or -1 */
     atomic_bool direct;   /* direct_fd works */
     bool temporary;       /* not published: writable */
-    bool worthless;       /* a sync failed */
     char *temporary_name; /* owned; NULL: nameless */
     char *name;           /* owned: what it is or is to be, for messages */
 };
@@ -114,8 +114,8 @@ void sl_posix_split(const char *name, char folder[SL_STORE_NAME_MAX], const char
  * descriptor or a code; without `make`, SL_ERR_NOT_FOUND. */
 int sl_posix_folder_open(const struct sl_posix *store, const char *folder, bool make,
                          struct sl_err *err);
-/* Make the entries of `folder` and of every folder above it durable, those apart that are known to
- * be. The caller holds folder_lock. */
+/* Make the entries of `folder`, of every folder above it and of the root durable, those apart that
+ * are known to be. The caller holds folder_lock. */
 int sl_posix_folder_entries_sync(struct sl_posix *store, const char *folder, struct sl_err *err);
 /* Sync one open folder; a failure poisons the store. The caller holds folder_lock. */
 int sl_posix_folder_sync(struct sl_posix *store, const char *point, int fd, const char *folder,

@@ -53,9 +53,9 @@ static void check_item(struct sl_posix *store, struct sl_publish *item)
         sl_posix_refuse_poisoned(store, &item->err))
         return;
     const struct sl_posix_file *file = file_of(item);
-    if (file->base.store != &store->base || !file->temporary || file->worthless)
-        sl_err_set(&item->err, SL_ERR_INTERNAL, "\"%s\" cannot be published%s", item->name,
-                   file->worthless ? ": a sync of it failed" : " from this file");
+    if (file->base.store != &store->base || !file->temporary)
+        sl_err_set(&item->err, SL_ERR_INTERNAL, "\"%s\" cannot be published from this file",
+                   item->name);
 }
 
 /* --- 1. the files --------------------------------------------------------------------------------
@@ -74,7 +74,6 @@ static void sync_files(struct batch *b)
         struct sl_publish *item = &b->items[b->index[k]];
         if (!b->results[k])
             continue;
-        file_of(item)->worthless = true;
         sl_err_sys(&item->err, SL_ERR_SYNC, b->results[k], "could not sync \"%s\" of %s",
                    item->name, b->store->base.label);
         sl_err_hint(&item->err, "it has to be sent again; check the disk");
@@ -171,7 +170,8 @@ static int conclude(struct batch *b)
     for (size_t i = 0; i < b->count; i++) {
         struct sl_publish *item = &b->items[i];
         const struct folder *folder = b->folder_of[i];
-        file_of(item)->temporary = false; /* neither written nor published again */
+        /* Neither written nor published again, also if its sync failed: a second would lie. */
+        file_of(item)->temporary = false;
         if (folder && folder->err.code)
             item->err = folder->err;
         else if (folder)

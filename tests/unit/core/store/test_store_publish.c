@@ -192,7 +192,8 @@ static void publish__parents_are_synced_until_known(void **state)
 {
     struct store_fixture *f = *state;
     char path[160];
-    assert_true(syncs_parents(f->store, "x", 0)); /* in the root */
+    assert_true(syncs_parents(f->store, "x", 1)); /* in the root: the one above it */
+    assert_true(syncs_parents(f->store, "y", 0));
     assert_true(syncs_parents(f->store, "a/b/c/x", 3));
     assert_true(syncs_parents(f->store, "a/b/c/y", 0));
     assert_true(syncs_parents(f->store, "a/b/x", 0));
@@ -209,7 +210,7 @@ static void publish__parents_are_synced_until_known(void **state)
     assert_true(syncs_parents(f->store, "a/e/x", 1));
     /* a new process knows nothing */
     fixture_reopen(f);
-    assert_true(syncs_parents(f->store, "a/b/c/v", 3));
+    assert_true(syncs_parents(f->store, "a/b/c/v", 4));
 }
 
 static void publish__parent_sync_fails__poisoned(void **state)
@@ -300,7 +301,7 @@ static void settle__syncs_file_folder_and_parents(void **state)
         assert_true(sl_store_poisoned(f->store)); /* asked again it would lie */
     }
     fixture_reopen(f);
-    sl_fault_set("posix.syncparent:EIO@3"); /* a and b */
+    sl_fault_set("posix.syncparent:EIO@4"); /* the root, a and b */
     assert_code(f->store->ops->settle(f->store, "a/b/x", NULL), 0);
     sl_fault_set("posix.syncparent:EIO");
     assert_code(f->store->ops->settle(f->store, "a/b/x", NULL), 0);
