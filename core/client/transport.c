@@ -8,7 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define AVOID_RDMA_MS 60000
+#define AVOID_RDMA_MS       60000
+#define FIRST_LANE_ATTEMPTS 3
 
 /* --- choosing -------------------------------------------------------------------------------- */
 
@@ -177,13 +178,36 @@ static int await_up(struct session *session, sl_deadline deadline, struct sl_err
     return rc;
 }
 
+/* The first lane, which decides whether there is a session. A connection that breaks at its start
+ * is no reason to give up, unless there is another transport to try. */
+static int first_lane(struct session *session, sl_deadline deadline, struct sl_err *err)
+{
+    unsigned attempts = session->transport == SL_TRANSPORT_RDMA &&
+                                session->client->config.transport == SL_TRANSPORT_AUTO
+                            ? 1
+                            : FIRST_LANE_ATTEMPTS;
+    for (;;) {
+        int rc = lanes_add(session, deadline, err);
+        if (!rc || !--attempts || !sl_code_retryable(rc) || sl_deadline_passed(deadline))
+            return rc;
+        sl_deadline pause = sl_deadline_in_ms(BACKOFF_MIN_MS);
+        pthread_mutex_lock(&session->lock);
+        int over = 0; /* waits for the pause's end, or the session's */
+        while (!over && !sl_deadline_passed(pause))
+            over = session_wait(session, &session->changed, pause, NULL);
+        pthread_mutex_unlock(&session->lock);
+        if (over && over != SL_ERR_TIMEOUT)
+            return rc;
+    }
+}
+
 int transport_setup(struct session *session, sl_deadline deadline, struct sl_err *err)
 {
     int rc = make_rail(session, deadline, err);
     if (!rc)
         rc = make_memory(session, err);
     if (!rc)
-        rc = lanes_add(session, deadline, err);
+        rc = first_lane(session, deadline, err);
     if (rc)
         return rc;
     send_memory(session);
