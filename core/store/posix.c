@@ -9,9 +9,9 @@
  * there (fsync(2), open(2) "O_TMPFILE"):
  *
  *   1. The bytes, and what the file system needs to find them (length, extents): fdatasync of the
- *      file, before it gets a name. After the name would be too late in one respect: a crash
- * between the two would leave a name over bytes that are not there, and whoever reads it would see
- *      zeros. O_DIRECT does not replace it: the disk's own cache and the extents still need it.
+ *      file, before it gets a name. Else a crash between the two would leave a name over bytes
+ *      that are not there, and whoever reads it would see zeros. O_DIRECT does not replace it: the
+ *      disk's own cache and the extents still need it.
  *   2. The name: fsync of the folder, after link(2). A file's own fsync need not write the
  *      folder's entry.
  *   3. The folder's own name in its parent, and so on up to the root's own, if any is new. Not
