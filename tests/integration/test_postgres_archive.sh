@@ -211,7 +211,7 @@ done
 expect 0 s verify
 expect 0 s info
 grep -q GAP "$work/out" || die "info does not show the gaps"
-expect 0 s info --output=json
+s info --output=json >"$work/out" 2>"$work/err"
 python3 - "$work/out" <<'PY'
 import json, sys
 info = json.load(open(sys.argv[1]))
