@@ -33,16 +33,28 @@ static void make_certificates(struct world *world)
     must(sl_tls_new(&client, false, &world->client, &err) == 0);
 }
 
-void world_make(struct world *world, bool listening)
+static void open_repository(struct world *world)
 {
     char path[80];
     struct sl_err err = {0};
-    *world = (struct world){0};
-    snprintf(world->dir, sizeof world->dir, "/tmp/sluice-target-XXXXXX");
-    must(mkdtemp(world->dir));
     snprintf(path, sizeof path, "%s/repo", world->dir);
     must(sl_store_posix_open(path, true, &world->store, &err) == 0);
     must(sl_repo_open(world->store, true, &world->repo, &err) == 0);
+}
+
+void world_reopen(struct world *world)
+{
+    sl_repo_close(world->repo);
+    world->store->ops->free(world->store);
+    open_repository(world);
+}
+
+void world_make(struct world *world, bool listening)
+{
+    *world = (struct world){0};
+    snprintf(world->dir, sizeof world->dir, "/tmp/sluice-target-XXXXXX");
+    must(mkdtemp(world->dir));
+    open_repository(world);
     if (listening)
         make_certificates(world);
 }
@@ -178,6 +190,8 @@ void script_turn(struct script *script, int ms)
         fds[0].fd = -1;
     else if (due >= 0 && due < ms)
         ms = due;
+    if (script->tolerant && script->any_lane && n == 1)
+        _exit(SCRIPT_REFUSED); /* its lanes are gone; a real client would open others */
     poll(fds, n, ms);
     turn_control(script);
     for (int i = 0; i < LANES_MAX && !script->lanes_asleep; i++)
@@ -377,6 +391,7 @@ int script_lane(struct script *script)
     if (rc)
         return rc;
     must(script_await(script, SL_MSG_LANE_UP).lane_up.lane == id);
+    script->any_lane = true;
     return index;
 }
 

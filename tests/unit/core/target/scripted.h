@@ -45,6 +45,8 @@ void world_open(struct world *world, const struct sl_target_config *config, bool
 void world_make(struct world *world, bool listening);
 void world_start(struct world *world, const struct sl_target_config *config, bool listening);
 void world_stop(struct world *world, unsigned grace_ms);
+/* The repository closed and opened again, as after a failed sync. */
+void world_reopen(struct world *world);
 void world_close(struct world *world);
 
 struct letter {
@@ -75,6 +77,7 @@ struct script {
     enum slot_use use[256];
     struct sl_lane *lanes[LANES_MAX]; /* index is not the number */
     uint16_t next_lane;
+    bool any_lane;
     bool lanes_asleep; /* a reader that does not serve its lanes */
     uint64_t notices[1024];
     size_t notice_count;
@@ -108,7 +111,8 @@ bool script_has(const struct script *script, enum sl_msg_type type);
 /* The target ends the connection; what it said before stays. */
 void script_await_close(struct script *script);
 void script_memory(struct script *script);
-int script_lane(struct script *script); /* opens one more; returns its index, or a code */
+/* Opens one more; returns its index, or a code. */
+int script_lane(struct script *script);
 void script_lane_end(struct script *script, int index);
 
 /* Content of an object: a pattern that depends on `seed`; every third block is zeros with `holes`.

@@ -23,8 +23,8 @@ static void begin(struct fixture *f, const struct sl_target_config *config,
                   const struct script_options *options, uint64_t length)
 {
     world_open(&f->world, config, options->listening);
+    f->content = content_new(&f->world, 11, length, false); /* takes a while */
     script_open(&f->script, &f->world, options);
-    f->content = content_new(&f->world, 11, length, false);
     script_put(&f->script, 1, "a/b", &f->content, SL_STORED_CREATED);
 }
 
@@ -185,7 +185,7 @@ static void read__reader_that_sleeps_too_long__its_lanes_die_and_it_recovers(voi
 {
     (void)state;
     struct fixture f;
-    struct sl_target_config config = {.heartbeat_ms = 50, .dead_ms = 400};
+    struct sl_target_config config = {.heartbeat_ms = 50, .dead_ms = 1500};
     begin(&f, &config, &(struct script_options){.listening = true, .lanes = 1}, 16 * MiB);
     open_object(&f.script, 2, "a/b");
     f.script.lanes_asleep = true;

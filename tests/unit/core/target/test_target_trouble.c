@@ -57,7 +57,7 @@ static void write__client_serves_no_pull__lane_is_closed_in_time(void **state)
     (void)state;
     struct world world;
     struct script script;
-    world_open(&world, &(struct sl_target_config){.heartbeat_ms = 50, .dead_ms = 400}, true);
+    world_open(&world, &(struct sl_target_config){.heartbeat_ms = 50, .dead_ms = 1500}, true);
     struct content content = content_new(&world, 1, 3 * MiB, false);
     script_open(&script, &world, &(struct script_options){.listening = true, .lanes = 1});
     script.lanes_asleep = true;
