@@ -93,7 +93,9 @@ static void raw_receive(struct raw *raw, struct tcp_frame *frame)
 {
     uint8_t head[TCP_HEAD_BYTES];
     size_t have = 0;
+    sl_deadline until = sl_deadline_in_ms(LANE_WAIT_MS);
     while (have < sizeof head) {
+        assert_false(sl_deadline_passed(until));
         lane_pump(raw->world.ends, 1, 0);
         ssize_t n = recv(raw->fd, head + have, sizeof head - have, MSG_DONTWAIT);
         assert_int_not_equal(n, 0);
@@ -250,7 +252,9 @@ static void tcp_passive__refusal_during_an_answer__framing_kept(void **state)
     raw_receive(&raw, &answer);
     assert_int_equal(answer.op, TCP_PULLED);
     assert_true(answer.tag == (raw_tag(&raw) | 1));
+    sl_deadline until = sl_deadline_in_ms(LANE_WAIT_MS);
     for (size_t left = SL_SLOT_BYTES_MAX; left;) {
+        assert_false(sl_deadline_passed(until));
         uint8_t data[4096];
         lane_pump(raw.world.ends, 1, 0);
         ssize_t n = recv(raw.fd, data, left < sizeof data ? left : sizeof data, MSG_DONTWAIT);
@@ -409,6 +413,9 @@ static void tcp_active__answered_twice__protocol_and_sink_left_alone(void **stat
     raw_send(&raw, good, 4096);
     LANE_WAIT(&raw.world, lane_count(&raw.end, SL_LANE_PULLED) == 1);
     post_pull(&raw, 2); /* the same place, so the same number but for its generation */
+    struct tcp_frame again;
+    raw_receive(&raw, &again);
+    assert_true(again.tag != asked.tag);
     raw_frame(&raw, TCP_PULLED, 4096, 8192, asked.tag);
     raw_send(&raw, evil, 4096);
     expect_one_failure(&raw, 0, SL_ERR_PROTOCOL);
