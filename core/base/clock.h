@@ -15,8 +15,8 @@
 
 typedef uint64_t sl_deadline; /* CLOCK_MONOTONIC, ns */
 
-uint64_t sl_now_ns(void);      /* CLOCK_MONOTONIC */
-uint64_t sl_wall_ns(void);     /* CLOCK_REALTIME, ns since 1970 */
+uint64_t sl_now_ns(void);        /* CLOCK_MONOTONIC */
+uint64_t sl_wall_ns(void);       /* CLOCK_REALTIME, ns since 1970 */
 uint64_t sl_thread_cpu_ns(void); /* CPU time of the calling thread */
 
 sl_deadline sl_deadline_in_ms(uint64_t ms);

@@ -10,10 +10,9 @@ static const struct {
     const char *name, *text;
     int exit_status;
     bool retryable;
-} table[] = {
-    {"OK", "success", 0, false},
+} table[] = {{"OK", "success", 0, false},
 #define X(name, exit_status, retryable, text) {#name, text, exit_status, retryable},
-    SL_CODES(X)
+             SL_CODES(X)
 #undef X
 };
 

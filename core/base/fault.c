@@ -36,10 +36,22 @@ static const struct {
     const char *name;
     int value;
 } errno_names[] = {
-    {"EIO", EIO},           {"ENOSPC", ENOSPC}, {"EDQUOT", EDQUOT}, {"ENOMEM", ENOMEM},
-    {"EINTR", EINTR},       {"EAGAIN", EAGAIN}, {"ESTALE", ESTALE}, {"EROFS", EROFS},
-    {"EACCES", EACCES},     {"EMFILE", EMFILE}, {"ENODEV", ENODEV}, {"EOPNOTSUPP", EOPNOTSUPP},
-    {"ECONNRESET", ECONNRESET}, {"EINVAL", EINVAL}, {"ENOENT", ENOENT}, {"EPIPE", EPIPE},
+    {"EIO", EIO},
+    {"ENOSPC", ENOSPC},
+    {"EDQUOT", EDQUOT},
+    {"ENOMEM", ENOMEM},
+    {"EINTR", EINTR},
+    {"EAGAIN", EAGAIN},
+    {"ESTALE", ESTALE},
+    {"EROFS", EROFS},
+    {"EACCES", EACCES},
+    {"EMFILE", EMFILE},
+    {"ENODEV", ENODEV},
+    {"EOPNOTSUPP", EOPNOTSUPP},
+    {"ECONNRESET", ECONNRESET},
+    {"EINVAL", EINVAL},
+    {"ENOENT", ENOENT},
+    {"EPIPE", EPIPE},
 };
 
 static bool parse_action(struct rule *rule, const char *text, size_t length)

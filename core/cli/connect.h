@@ -29,7 +29,8 @@ void sl_connection_close(struct sl_connection *connection); /* NULL ok */
 /* Names of core's options that engines read:
  *   repo-path repo-host transport wire-encryption tls-cert tls-key tls-ca tls-name bind-address
  *   traffic-class jobs lanes queue-depth memory timeout (DURATION: the command's whole deadline for
- *   archive-push/get, silence for backup/restore) output progress log-level config stanza dry-run */
+ *   archive-push/get, silence for backup/restore) output progress log-level config stanza dry-run
+ */
 extern const struct sl_option sl_core_options[];
 
 #endif

@@ -32,16 +32,16 @@ struct sl_invocation {
     const struct sl_options *options;
     const char *const *args; /* positional */
     int arg_count;
-    const char *stanza;      /* chosen: given, or the config's only one, or by the folder; or NULL */
-    const char *config_path; /* that was read, or NULL */
-    bool json;               /* --output=json */
+    const char *stanza; /* chosen: given, or the config's only one, or by the folder; or NULL */
+    const char *config_path;      /* that was read, or NULL */
+    bool json;                    /* --output=json */
     struct sl_progress *progress; /* core/base/progress.h */
-    json_t *result;          /* object: with --output=json printed at the end, "version" is set */
+    json_t *result; /* object: with --output=json printed at the end, "version" is set */
 };
 
 struct sl_command {
-    const char *name;        /* "archive-push" */
-    const char *args;        /* "PATH", "NAME DEST", "" */
+    const char *name; /* "archive-push" */
+    const char *args; /* "PATH", "NAME DEST", "" */
     int args_min, args_max;
     const char *summary;     /* one line */
     const char *description; /* for the man page, may be NULL */
@@ -54,9 +54,9 @@ struct sl_command {
 };
 
 struct sl_engine {
-    uint32_t abi; /* SL_ENGINE_ABI */
-    const char *name; /* "postgres" */
-    const char *title; /* "PostgreSQL" */
+    uint32_t abi;                      /* SL_ENGINE_ABI */
+    const char *name;                  /* "postgres" */
+    const char *title;                 /* "PostgreSQL" */
     const struct sl_command *commands; /* NULL-name-terminated */
     const struct sl_option *options;   /* NULL-name-terminated */
 };

@@ -24,11 +24,11 @@
 #define SL_WIRE_VERSION     1
 #define SL_WIRE_VERSION_MIN 1
 #define SL_FRAME_HEAD_BYTES 6
-#define SL_FRAME_MAX        (64u * 1024)         /* length field's greatest value */
+#define SL_FRAME_MAX        (64u * 1024) /* length field's greatest value */
 #define SL_BODY_MAX         (SL_FRAME_MAX - 2u)
-#define SL_NAME_MAX         512                  /* object names: path below the stanza */
+#define SL_NAME_MAX         512 /* object names: path below the stanza */
 #define SL_STANZA_MAX       64
-#define SL_BLOCK_BYTES      (1024u * 1024)       /* the unit of transfer and of digests */
+#define SL_BLOCK_BYTES      (1024u * 1024) /* the unit of transfer and of digests */
 #define SL_SLOT_NONE        UINT32_MAX
 
 struct sl_id {
@@ -36,7 +36,12 @@ struct sl_id {
 };
 
 /* What a client may ask for in `transport`, and what was chosen. */
-enum sl_transport_kind { SL_TRANSPORT_AUTO, SL_TRANSPORT_RDMA, SL_TRANSPORT_TCP, SL_TRANSPORT_LOCAL };
+enum sl_transport_kind {
+    SL_TRANSPORT_AUTO,
+    SL_TRANSPORT_RDMA,
+    SL_TRANSPORT_TCP,
+    SL_TRANSPORT_LOCAL
+};
 /* How blocks are protected on lanes. */
 enum sl_seal_kind { SL_SEAL_AUTO, SL_SEAL_OFF, SL_SEAL_ON };
 /* What an ERROR is about. */
@@ -49,35 +54,35 @@ enum sl_outcome { SL_STORED_CREATED = 1, SL_STORED_IDENTICAL = 2 };
 /* M(type number, NAME, name) — the struct is `struct sl_msg_<name>`, fields in
  * SL_MSG_<NAME>_FIELDS. */
 #define SL_MESSAGES(M)                                                                             \
-    M(1, HELLO, hello)         /* c→t first message */                                             \
-    M(2, WELCOME, welcome)     /* t→c answer to HELLO */                                           \
+    M(1, HELLO, hello)         /* c→t first message */                                           \
+    M(2, WELCOME, welcome)     /* t→c answer to HELLO */                                         \
     M(3, HEARTBEAT, heartbeat) /* both, when idle */                                               \
     M(4, ERROR, error)         /* both */                                                          \
     M(5, BYE, bye)             /* both: orderly end, nothing follows */                            \
-    M(6, MEMORY, memory)       /* c→t where the slots are, for one rail */                         \
-    M(7, LANE_UP, lane_up)     /* t→c: a lane is ready for use on the target's side */             \
+    M(6, MEMORY, memory)       /* c→t where the slots are, for one rail */                       \
+    M(7, LANE_UP, lane_up)     /* t→c: a lane is ready for use on the target's side */           \
     M(8, LANE_DOWN, lane_down) /* both: a lane is dead; its work is redone on others */            \
-    M(10, CREATE, create)      /* c→t begin an object */                                           \
-    M(11, OFFER, offer)        /* c→t blocks that lie in slots */                                  \
-    M(12, TAKEN, taken)        /* t→c slots that are free again */                                 \
-    M(13, COMMIT, commit)      /* c→t all blocks were offered: publish */                          \
-    M(14, STORED, stored)      /* t→c published and durable */                                     \
-    M(15, ABORT, abort)        /* c→t drop an object that was not committed */                     \
-    M(20, OPEN, open)          /* c→t open a published object for reading */                       \
-    M(21, OPENED, opened)      /* t→c */                                                           \
-    M(22, TABLE, table)        /* c→t ask for leaf digests */                                      \
-    M(23, TABLED, tabled)      /* t→c */                                                           \
-    M(24, GET, get)            /* c→t blocks wanted, each into a slot */                           \
-    M(25, SENT, sent)          /* t→c blocks pushed; a notice follows each on its lane */          \
-    M(26, CLOSE, close)        /* c→t */                                                           \
-    M(30, STAT, stat)          /* c→t */                                                           \
-    M(31, STATED, stated)      /* t→c */                                                           \
-    M(32, LIST, list)          /* c→t */                                                           \
-    M(33, LISTED, listed)      /* t→c */                                                           \
-    M(34, VERIFY, verify)      /* c→t check every object below a name */                           \
-    M(35, VERIFIED, verified)  /* t→c progress, and the end */                                     \
-    M(36, DAMAGE, damage)      /* t→c one object that failed its check */                          \
-    M(37, SPACE, space)        /* c→t */                                                           \
+    M(10, CREATE, create)      /* c→t begin an object */                                         \
+    M(11, OFFER, offer)        /* c→t blocks that lie in slots */                                \
+    M(12, TAKEN, taken)        /* t→c slots that are free again */                               \
+    M(13, COMMIT, commit)      /* c→t all blocks were offered: publish */                        \
+    M(14, STORED, stored)      /* t→c published and durable */                                   \
+    M(15, ABORT, abort)        /* c→t drop an object that was not committed */                   \
+    M(20, OPEN, open)          /* c→t open a published object for reading */                     \
+    M(21, OPENED, opened)      /* t→c */                                                         \
+    M(22, TABLE, table)        /* c→t ask for leaf digests */                                    \
+    M(23, TABLED, tabled)      /* t→c */                                                         \
+    M(24, GET, get)            /* c→t blocks wanted, each into a slot */                         \
+    M(25, SENT, sent)          /* t→c blocks pushed; a notice follows each on its lane */        \
+    M(26, CLOSE, close)        /* c→t */                                                         \
+    M(30, STAT, stat)          /* c→t */                                                         \
+    M(31, STATED, stated)      /* t→c */                                                         \
+    M(32, LIST, list)          /* c→t */                                                         \
+    M(33, LISTED, listed)      /* t→c */                                                         \
+    M(34, VERIFY, verify)      /* c→t check every object below a name */                         \
+    M(35, VERIFIED, verified)  /* t→c progress, and the end */                                   \
+    M(36, DAMAGE, damage)      /* t→c one object that failed its check */                        \
+    M(37, SPACE, space)        /* c→t */                                                         \
     M(38, SPACED, spaced)      /* t→c */
 
 /* Fields: F(kind, name). */
@@ -95,8 +100,8 @@ enum sl_outcome { SL_STORED_CREATED = 1, SL_STORED_IDENTICAL = 2 };
     F(u32, slot_bytes)  /* SL_BLOCK_BYTES in version 1 */
 
 #define SL_MSG_WELCOME_FIELDS(F)                                                                   \
-    F(u16, version)      /* chosen */                                                              \
-    F(u64, features)     /* bits both have */                                                      \
+    F(u16, version)  /* chosen */                                                                  \
+    F(u64, features) /* bits both have */                                                          \
     F(str64, software)                                                                             \
     F(id, session)       /* random; names the session in lane hellos */                            \
     F(id, repository)    /* its UUID */                                                            \
@@ -114,9 +119,9 @@ enum sl_outcome { SL_STORED_CREATED = 1, SL_STORED_IDENTICAL = 2 };
 
 #define SL_MSG_HEARTBEAT_FIELDS(F) F(u64, wall_ns)
 #define SL_MSG_ERROR_FIELDS(F)                                                                     \
-    F(u16, code)    /* -enum sl_code */                                                            \
-    F(u8, kind)     /* enum sl_about; SESSION: the sender closes after it */                       \
-    F(u32, about)   /* object, request or lane number */                                           \
+    F(u16, code)  /* -enum sl_code */                                                              \
+    F(u8, kind)   /* enum sl_about; SESSION: the sender closes after it */                         \
+    F(u32, about) /* object, request or lane number */                                             \
     F(str768, text)                                                                                \
     F(str384, hint)
 #define SL_MSG_BYE_FIELDS(F) F(u8, reason) /* 0 done, 1 shutting down */
@@ -129,27 +134,27 @@ enum sl_outcome { SL_STORED_CREATED = 1, SL_STORED_IDENTICAL = 2 };
 #define SL_MSG_LANE_DOWN_FIELDS(F) F(u16, lane) F(str160, reason)
 #define SL_MSG_CREATE_FIELDS(F)                                                                    \
     F(u32, object)                                                                                 \
-    F(u64, length_hint) /* expected plain bytes, 0: unknown */                                     \
-    F(str512, name)     /* path below the stanza */
-#define SL_MSG_OFFER_FIELDS(F)   F(rest, offers) /* struct sl_offer each */
-#define SL_MSG_TAKEN_FIELDS(F)   F(rest, slots)  /* u32 each */
+    F(u64, length_hint)                        /* expected plain bytes, 0: unknown */              \
+    F(str512, name)                            /* path below the stanza */
+#define SL_MSG_OFFER_FIELDS(F) F(rest, offers) /* struct sl_offer each */
+#define SL_MSG_TAKEN_FIELDS(F) F(rest, slots)  /* u32 each */
 #define SL_MSG_COMMIT_FIELDS(F)                                                                    \
     F(u32, object)                                                                                 \
     F(u64, length)      /* plain bytes of the content */                                           \
     F(u64, index_bytes) /* how many at the content's end are an index, 0: none */                  \
     F(id, digest)       /* content digest; the target computes it itself and compares */
-#define SL_MSG_STORED_FIELDS(F)  F(u32, object) F(u8, outcome) F(id, digest)
-#define SL_MSG_ABORT_FIELDS(F)   F(u32, object)
-#define SL_MSG_OPEN_FIELDS(F)    F(u32, object) F(str512, name)
+#define SL_MSG_STORED_FIELDS(F) F(u32, object) F(u8, outcome) F(id, digest)
+#define SL_MSG_ABORT_FIELDS(F)  F(u32, object)
+#define SL_MSG_OPEN_FIELDS(F)   F(u32, object) F(str512, name)
 #define SL_MSG_OPENED_FIELDS(F)                                                                    \
     F(u32, object)                                                                                 \
     F(u64, length) F(u64, index_bytes) F(id, digest) F(u64, created_ns) F(str64, creator)
-#define SL_MSG_TABLE_FIELDS(F)   F(u32, object) F(u32, first) F(u32, count) /* count ≤ 4000 */
-#define SL_MSG_TABLED_FIELDS(F)  F(u32, object) F(u32, first) F(rest, digests) /* 16 bytes each */
-#define SL_MSG_GET_FIELDS(F)     F(rest, gets)   /* struct sl_get each */
-#define SL_MSG_SENT_FIELDS(F)    F(rest, blocks) /* struct sl_sent each */
-#define SL_MSG_CLOSE_FIELDS(F)   F(u32, object)
-#define SL_MSG_STAT_FIELDS(F)    F(u32, request) F(str512, name)
+#define SL_MSG_TABLE_FIELDS(F)  F(u32, object) F(u32, first) F(u32, count)    /* count ≤ 4000 */
+#define SL_MSG_TABLED_FIELDS(F) F(u32, object) F(u32, first) F(rest, digests) /* 16 bytes each */
+#define SL_MSG_GET_FIELDS(F)    F(rest, gets)   /* struct sl_get each */
+#define SL_MSG_SENT_FIELDS(F)   F(rest, blocks) /* struct sl_sent each */
+#define SL_MSG_CLOSE_FIELDS(F)  F(u32, object)
+#define SL_MSG_STAT_FIELDS(F)   F(u32, request) F(str512, name)
 #define SL_MSG_STATED_FIELDS(F)                                                                    \
     F(u32, request) F(u8, exists) F(u64, length) F(id, digest) F(u64, created_ns) F(str64, creator)
 #define SL_MSG_LIST_FIELDS(F)                                                                      \
@@ -157,13 +162,13 @@ enum sl_outcome { SL_STORED_CREATED = 1, SL_STORED_IDENTICAL = 2 };
     F(str512, name)  /* folder below the stanza, "" is the stanza itself */                        \
     F(str512, after) /* only names greater (bytewise) than this */                                 \
     F(u32, limit)    /* at most; the target may return fewer and set `more` */
-#define SL_MSG_LISTED_FIELDS(F)  F(u32, request) F(u8, more) F(rest, entries) /* sl_entry each */
-#define SL_MSG_VERIFY_FIELDS(F)  F(u32, request) F(str512, name)
+#define SL_MSG_LISTED_FIELDS(F) F(u32, request) F(u8, more) F(rest, entries) /* sl_entry each */
+#define SL_MSG_VERIFY_FIELDS(F) F(u32, request) F(str512, name)
 #define SL_MSG_VERIFIED_FIELDS(F)                                                                  \
     F(u32, request) F(u8, done) F(u64, objects) F(u64, bytes) F(u64, damaged) F(u64, total_bytes)
-#define SL_MSG_DAMAGE_FIELDS(F)  F(u32, request) F(u16, code) F(str512, name) F(str768, text)
-#define SL_MSG_SPACE_FIELDS(F)   F(u32, request)
-#define SL_MSG_SPACED_FIELDS(F)  F(u32, request) F(u64, free_bytes) F(u64, total_bytes)
+#define SL_MSG_DAMAGE_FIELDS(F) F(u32, request) F(u16, code) F(str512, name) F(str768, text)
+#define SL_MSG_SPACE_FIELDS(F)  F(u32, request)
+#define SL_MSG_SPACED_FIELDS(F) F(u32, request) F(u64, free_bytes) F(u64, total_bytes)
 
 /* Struct members by kind. */
 #define SL_MEMBER_u8(name)     uint8_t name;
@@ -176,8 +181,10 @@ enum sl_outcome { SL_STORED_CREATED = 1, SL_STORED_IDENTICAL = 2 };
 #define SL_MEMBER_str384(name) char name[384];
 #define SL_MEMBER_str512(name) char name[512];
 #define SL_MEMBER_str768(name) char name[768];
-#define SL_MEMBER_rest(name)   const uint8_t *name; size_t name##_bytes;
-#define SL_MEMBER(kind, name)  SL_MEMBER_##kind(name)
+#define SL_MEMBER_rest(name)                                                                       \
+    const uint8_t *name;                                                                           \
+    size_t name##_bytes;
+#define SL_MEMBER(kind, name) SL_MEMBER_##kind(name)
 
 enum sl_msg_type {
 #define M(number, NAME, name) SL_MSG_##NAME = number,
@@ -215,12 +222,12 @@ const char *sl_msg_name(int type); /* "OFFER", or "?" */
 
 /* A block that lies in a slot, ready to be pulled. */
 struct sl_offer {
-    uint32_t object, block; /* block: index in the object, from 0 */
-    uint32_t slot;          /* SL_SLOT_NONE for a zero block */
-    uint32_t stored_bytes;  /* in the slot, without the seal's tag; 0 for a zero block */
-    uint32_t plain_bytes;   /* 1..SL_BLOCK_BYTES; less than a block only for the last */
-    uint8_t codec;          /* enum sl_codec (core/object/object.h) */
-    uint8_t flags;          /* SL_BLOCK_… */
+    uint32_t object, block;     /* block: index in the object, from 0 */
+    uint32_t slot;              /* SL_SLOT_NONE for a zero block */
+    uint32_t stored_bytes;      /* in the slot, without the seal's tag; 0 for a zero block */
+    uint32_t plain_bytes;       /* 1..SL_BLOCK_BYTES; less than a block only for the last */
+    uint8_t codec;              /* enum sl_codec (core/object/object.h) */
+    uint8_t flags;              /* SL_BLOCK_… */
     struct sl_id plain_digest;  /* leaf digest of the plain bytes */
     struct sl_id stored_digest; /* of the stored bytes; equals plain_digest when codec is plain */
     uint64_t seal_number;       /* counter of the seal, 0 when lanes are not sealed */

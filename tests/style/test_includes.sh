@@ -23,16 +23,11 @@ allow core/store core/base core/wire
 allow core/repo core/base core/wire core/object core/store
 allow core/session core/base core/wire core/object core/transport
 allow core/plugin core/base core/wire core/transport
-allow core/client core/base core/wire core/object core/transport core/session core/target
+allow core/client core/base core/wire core/object core/transport core/session
 allow core/target core/base core/wire core/object core/transport core/store core/repo core/session
 allow core/cli core/base core/wire core/object core/transport core/store core/repo core/session \
   core/plugin core/client core/target
 allow postgres core/base core/wire core/object core/repo core/client core/plugin core/cli core/session core/transport
-# the client may know the target only as what it is embedded in: one header
-if grep -rn '#include "core/target/' core/client | grep -v 'core/target/target.h"'; then
-  echo "client includes the target's inside"
-  bad=1
-fi
 if grep -rnE '#include <(infiniband|rdma)/' core postgres | grep -v '^core/verbs/'; then
   echo "only core/verbs may include verbs headers"
   bad=1
