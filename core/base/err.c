@@ -45,7 +45,8 @@ bool sl_code_retryable(int code)
     return i > 0 && table[i].retryable;
 }
 
-static void set_message(struct sl_err *err, int code, int sys, const char *fmt, va_list args)
+static void __attribute__((format(printf, 4, 0)))
+set_message(struct sl_err *err, int code, int sys, const char *fmt, va_list args)
 {
     if (!err)
         return;
