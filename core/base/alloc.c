@@ -74,8 +74,8 @@ void *sl_pages_alloc(size_t bytes)
 {
     if (!bytes || sl_fault("alloc"))
         return NULL;
-    void *memory = mmap(NULL, whole_pages(bytes), PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *memory =
+        mmap(NULL, whole_pages(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     return memory == MAP_FAILED ? NULL : memory;
 }
 

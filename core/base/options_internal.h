@@ -56,6 +56,8 @@ int options_give(struct value *value, enum source source, const char *text, bool
                  const char *origin, struct sl_err *err);
 /* Back to the default. */
 int options_reset(struct value *value, struct sl_err *err);
+/* The option that a name, which is in no table, may have meant: at most `most` letters away. */
+const char *options_nearest(const struct sl_options *options, const char *name, unsigned most);
 /* Fill err for a name in no table, with a hint at what may have been meant. */
 int options_unknown(const struct sl_options *options, int code, const char *name,
                     struct sl_err *err);

@@ -169,8 +169,8 @@ static int announce(const struct daemon *daemon)
         printf("sluiced %s is listening on port %u, RDMA on port %u (%s); repository %s\n",
                SLUICE_VERSION, port, rdma_port, daemon->rdma_note, path);
     } else {
-        printf("sluiced %s is listening on port %u, no RDMA (%s); repository %s\n", SLUICE_VERSION, port,
-               daemon->rdma_note, path);
+        printf("sluiced %s is listening on port %u, no RDMA (%s); repository %s\n", SLUICE_VERSION,
+               port, daemon->rdma_note, path);
     }
     return fflush(stdout);
 }
