@@ -12,12 +12,15 @@ static const char *const names[ITEMS] = {"main/wal/1", "main/wal/2", "main/wal/1
 static const uint32_t contents[ITEMS] = {1, 2, 1, 3, 4};
 static const size_t lengths[ITEMS] = {5000, 1, 5000, SL_BLOCK_BYTES + 3, 0};
 
+/* How many of them are written; fewer where each costs much. */
+static int items = ITEMS;
+
 /* What a writer does. `acked[i]` is set when item i was answered with success. */
 static void write_all(struct sl_store *store, bool *acked, struct sl_err *err)
 {
     struct world w = {.store = store};
     int rc = sl_repo_open(store, true, &w.repo, err);
-    for (int i = 0; rc == 0 && i < ITEMS; i++) {
+    for (int i = 0; rc == 0 && i < items; i++) {
         int put_rc = put(&w, names[i], lengths[i], contents[i], NULL, err);
         acked[i] = put_rc == 0;
         if (put_rc)
@@ -256,6 +259,7 @@ static void posix__each_fault_in_turn__loses_nothing_acknowledged(void **state)
 {
     struct world *w = *state;
     sl_repo_close(w->repo);
+    items = 3;
     for (unsigned n = 1;; n++) {
         char rule[32], folder[200];
         bool acked[ITEMS] = {0};
@@ -272,11 +276,12 @@ static void posix__each_fault_in_turn__loses_nothing_acknowledged(void **state)
         assert_int_equal(sl_store_posix_open(folder, true, &w->store, NULL), 0);
         assert_int_equal(losses(w->store, acked), 0);
         if (untouched) {
-            for (int i = 0; i < ITEMS; i++)
+            for (int i = 0; i < items; i++)
                 assert_true(acked[i]);
             break;
         }
     }
+    items = ITEMS;
     assert_int_equal(sl_repo_open(w->store, true, &w->repo, NULL), 0);
 }
 
