@@ -223,6 +223,8 @@ static int prepare(struct get *g, struct sl_err *err)
 
 int sl_pg_archive_get(struct sl_invocation *invocation, struct sl_err *err)
 {
+    if (sl_option_bool(invocation->options, "dry-run"))
+        return sl_err_set(err, SL_ERR_USAGE, "there is no dry run of this command");
     uint64_t timeout_ms = (uint64_t)sl_option_int(invocation->options, "timeout");
     bool standby = sl_pg_is_standby(invocation);
     if (standby && !sl_option_is_set(invocation->options, "timeout"))

@@ -203,6 +203,8 @@ static int report(const struct push *p, const struct sl_stored *stored)
 
 int sl_pg_archive_push(struct sl_invocation *invocation, struct sl_err *err)
 {
+    if (sl_option_bool(invocation->options, "dry-run"))
+        return sl_err_set(err, SL_ERR_USAGE, "there is no dry run of this command");
     uint64_t timeout_ms = (uint64_t)sl_option_int(invocation->options, "timeout");
     struct push p = {.invocation = invocation,
                      .path = invocation->args[0],

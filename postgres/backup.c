@@ -95,6 +95,23 @@ static void report(const struct sl_pg_backup *b)
     json_object_set_new(r, "progress", sl_progress_report(progress));
 }
 
+/* --dry-run: everything was checked; what there would be to read. */
+static int try_dry(struct sl_pg_backup *b, struct sl_err *err)
+{
+    uint64_t bytes, files;
+    char text[32];
+    int rc = sl_pg_backup_count(b, &bytes, &files, err);
+    if (rc)
+        return rc;
+    if (!b->invocation->json)
+        printf("would back up %llu files, %s, from \"%s\"\n", (unsigned long long)files,
+               sl_bytes_text(bytes, text, sizeof text), b->data_folder);
+    json_object_set_new(b->invocation->result, "dry_run", json_true());
+    json_object_set_new(b->invocation->result, "files", json_integer((json_int_t)files));
+    json_object_set_new(b->invocation->result, "bytes", json_integer((json_int_t)bytes));
+    return 0;
+}
+
 static int check_type(const struct sl_invocation *invocation, struct sl_err *err)
 {
     const char *type = sl_option_string(invocation->options, "type");
@@ -119,6 +136,7 @@ static void release(struct sl_pg_backup *b)
     sl_free(b->data_folder);
     sl_free(b->backup_label);
     sl_free(b->tablespace_map);
+    pthread_cond_destroy(&b->ended);
     pthread_mutex_destroy(&b->lock);
     sl_free(b);
 }
@@ -136,15 +154,17 @@ int sl_pg_backup(struct sl_invocation *invocation, struct sl_err *err)
     b->root_fd = -1;
     b->step_ms = (uint64_t)sl_option_int(invocation->options, "timeout");
     pthread_mutex_init(&b->lock, NULL);
+    sl_cond_init(&b->ended);
     rc = sl_pg_backup_check(b, err);
     if (!rc)
         rc = sl_pg_repository_open(invocation, false, false, sl_pg_backup_deadline(b),
                                    &b->repository, err);
     if (!rc)
         rc = sl_pg_repository_check(&b->repository, b->server.system_id, "the server", err);
-    if (!rc)
-        rc = take(b, err);
-    if (!rc)
+    bool dry = !rc && sl_option_bool(invocation->options, "dry-run");
+    if (dry)
+        rc = try_dry(b, err);
+    else if (!rc && !(rc = take(b, err)))
         report(b);
     release(b);
     return rc;

@@ -38,41 +38,60 @@ static void *run_worker(void *arg)
     struct sl_err err = {0};
     if (sl_pg_packer_run(w->backup, w->fragment, take_next, w->backup, &err))
         fail(w->backup, &err);
-    atomic_fetch_sub(&w->backup->running, 1);
+    pthread_mutex_lock(&w->backup->lock);
+    w->backup->running--;
+    pthread_cond_signal(&w->backup->ended);
+    pthread_mutex_unlock(&w->backup->lock);
     return NULL;
 }
 
-/* How much there is to do: the same walk, without reading. */
-static int count_all(struct sl_pg_backup *b, struct sl_err *err)
+int sl_pg_backup_count(struct sl_pg_backup *b, uint64_t *ret_bytes, uint64_t *ret_files,
+                       struct sl_err *err)
 {
     struct sl_pg_cluster *cluster = NULL;
     struct sl_pg_item *item = sl_alloc(sizeof *item);
-    uint64_t bytes = SL_PG_CONTROL_BYTES, files = 2;
+    uint64_t bytes = SL_PG_CONTROL_BYTES, files = 2; /* pg_control and backup_label */
     int rc = item ? sl_pg_cluster_new(b->root_fd, b->version_folder, &cluster, err)
                   : sl_err_set(err, SL_ERR_NO_MEMORY, "out of memory");
-    if (!rc) {
-        while ((rc = sl_pg_cluster_next(cluster, item, err)) == 1) {
-            bytes += item->length;
-            files += item->kind == SL_ENTRY_FILE && item->offset + item->length >= item->size;
-        }
-        sl_progress_total(b->invocation->progress, bytes, files);
-        sl_pg_cluster_free(cluster);
+    while (!rc && (rc = sl_pg_cluster_next(cluster, item, err)) == 1) {
+        bytes += item->length;
+        files += item->kind == SL_ENTRY_FILE && item->offset + item->length >= item->size;
+        rc = 0;
     }
+    sl_pg_cluster_free(cluster);
     sl_free(item);
-    return rc;
+    if (rc)
+        return rc;
+    *ret_bytes = bytes;
+    *ret_files = files;
+    return 0;
 }
 
+/* Until all workers have ended. */
 static void watch(struct sl_pg_backup *b)
 {
-    while (atomic_load(&b->running)) {
-        nanosleep(&(struct timespec){.tv_nsec = WATCH_MS * (long)SL_NS_PER_MS}, NULL);
-        if (atomic_load(&b->stop) || sl_pg_db_alive(b->db))
+    pthread_mutex_lock(&b->lock);
+    while (b->running) {
+        if (sl_cond_wait(&b->ended, &b->lock, sl_deadline_in_ms(WATCH_MS)))
             continue;
-        struct sl_err err = {0};
-        sl_err_set(&err, SL_ERR_DB_CONNECT,
-                   "lost the connection to the server, and with it the backup");
-        fail(b, &err);
+        pthread_mutex_unlock(&b->lock);
+        if (!atomic_load(&b->stop) && !sl_pg_db_alive(b->db)) {
+            struct sl_err err = {0};
+            sl_err_set(&err, SL_ERR_DB_CONNECT,
+                       "lost the connection to the server, and with it the backup");
+            fail(b, &err);
+        }
+        pthread_mutex_lock(&b->lock);
     }
+    pthread_mutex_unlock(&b->lock);
+}
+
+/* One more or one less that runs; before its thread does, so that none is missed. */
+static void count_running(struct sl_pg_backup *b, int step)
+{
+    pthread_mutex_lock(&b->lock);
+    b->running = (unsigned)((int)b->running + step);
+    pthread_mutex_unlock(&b->lock);
 }
 
 static int start_workers(struct sl_pg_backup *b, struct worker *workers, unsigned jobs,
@@ -85,10 +104,10 @@ static int start_workers(struct sl_pg_backup *b, struct worker *workers, unsigne
             return rc;
         b->fragment_count = i + 1;
         workers[i] = (struct worker){.backup = b, .fragment = b->fragments[i]};
-        atomic_fetch_add(&b->running, 1);
+        count_running(b, 1);
         rc = sl_thread_start(&workers[i].thread, "sl-pg-backup", run_worker, &workers[i], err);
         if (rc) {
-            atomic_fetch_sub(&b->running, 1);
+            count_running(b, -1);
             return rc;
         }
         *ret_started = i + 1;
@@ -100,9 +119,12 @@ int sl_pg_backup_files(struct sl_pg_backup *b, unsigned jobs, struct sl_err *err
 {
     struct worker workers[SL_PG_JOBS_MAX];
     unsigned started = 0;
-    int rc = count_all(b, err);
-    if (!rc)
-        rc = sl_pg_cluster_new(b->root_fd, b->version_folder, &b->cluster, err);
+    uint64_t bytes, files;
+    int rc = sl_pg_backup_count(b, &bytes, &files, err);
+    if (rc)
+        return rc;
+    sl_progress_total(b->invocation->progress, bytes, files);
+    rc = sl_pg_cluster_new(b->root_fd, b->version_folder, &b->cluster, err);
     if (rc)
         return rc;
     rc = start_workers(b, workers, jobs, &started, err);

@@ -41,6 +41,8 @@ struct sl_pg_backup {
 
     /* shared by the workers, under `lock` */
     pthread_mutex_t lock;
+    pthread_cond_t ended; /* a worker has */
+    unsigned running;
     struct sl_pg_cluster *cluster;
     struct sl_manifest_pack *packs; /* stored ones, owned */
     size_t pack_count, pack_room;
@@ -48,7 +50,6 @@ struct sl_pg_backup {
     struct sl_err failure; /* of the first worker that failed; code 0: none */
 
     atomic_bool stop; /* workers give up */
-    atomic_uint running;
     struct sl_fragment *fragments[SL_PG_JOBS_MAX + 1];
     size_t fragment_count;
     atomic_uint_least64_t files, bytes, stored_bytes, vanished;
@@ -59,7 +60,10 @@ int sl_pg_backup_check(struct sl_pg_backup *b, struct sl_err *err);
 int sl_pg_backup_start(struct sl_pg_backup *b, struct sl_err *err);
 int sl_pg_backup_stop(struct sl_pg_backup *b, struct sl_err *err);
 
-/* backup_files.c: everything but pg_control and backup_label, by `jobs` workers. */
+/* backup_files.c: how much there is to do: the same walk, without reading; and */
+int sl_pg_backup_count(struct sl_pg_backup *b, uint64_t *ret_bytes, uint64_t *ret_files,
+                       struct sl_err *err);
+/* everything but pg_control and backup_label, by `jobs` workers. */
 int sl_pg_backup_files(struct sl_pg_backup *b, unsigned jobs, struct sl_err *err);
 
 /* backup_pack.c: one pack being filled by one thread, done over when a session is lost. */

@@ -291,8 +291,9 @@ static void check_segment(struct check *c)
     struct sl_pg_wal_name name;
     char object[SL_NAME_MAX];
     struct sl_err err = {0};
-    if (c->server.in_recovery) {
-        warn(c, "wal segment", "not tried: the server is in recovery");
+    if (c->server.in_recovery || sl_option_bool(c->invocation->options, "dry-run")) {
+        warn(c, "wal segment", "not tried: %s",
+             c->server.in_recovery ? "the server is in recovery" : "dry run");
         return;
     }
     uint64_t began = sl_now_ns();

@@ -41,8 +41,10 @@ char *sl_pg_data_folder(const struct sl_invocation *invocation, const char *wal_
 
 bool sl_pg_is_standby(const struct sl_invocation *invocation)
 {
+    if (!access("standby.signal", F_OK))
+        return true;
     if (stands_in_one() || !given(invocation))
-        return !access("standby.signal", F_OK);
+        return false;
     SL_CLEANUP_FREE char *path = sl_asprintf("%s/standby.signal", given(invocation));
     return path && !access(path, F_OK);
 }

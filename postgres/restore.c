@@ -171,15 +171,19 @@ static int check_options(struct sl_pg_restore *r, struct sl_err *err)
     return rc;
 }
 
-static void announce(const struct sl_pg_restore *r)
+static void announce(const struct sl_pg_restore *r, bool dry)
 {
+    if (dry) {
+        json_object_set_new(r->invocation->result, "dry_run", json_true());
+        json_object_set_new(r->invocation->result, "label", json_string(r->info.label));
+    }
     if (r->has_target && !r->target.zone_given)
         sl_log(SL_LOG_WARN, "postgres", "--target-time has no zone: it is taken as %s",
                r->target.text);
     if (r->invocation->json)
         return;
-    printf("restoring backup %s (%s to %s) into %s\n", r->info.label, r->info.start_time,
-           r->info.stop_time, r->data_folder);
+    printf("%s backup %s (%s to %s) into %s\n", dry ? "would restore" : "restoring", r->info.label,
+           r->info.start_time, r->info.stop_time, r->data_folder);
     if (r->has_target)
         printf("recovery target: %s\n", r->target.text);
     fflush(stdout);
@@ -254,13 +258,12 @@ int sl_pg_restore(struct sl_invocation *invocation, struct sl_err *err)
                                    &r->repository, err);
     if (!rc)
         rc = choose(r, err);
-    if (!rc)
+    bool dry = !rc && sl_option_bool(invocation->options, "dry-run");
+    if (!rc && !dry)
         rc = sl_pg_restore_claim(r, err);
-    if (!rc) {
-        announce(r);
-        rc = fill(r, err);
-    }
     if (!rc)
+        announce(r, dry);
+    if (!rc && !dry && !(rc = fill(r, err)))
         report(r);
     release(r);
     return rc;

@@ -118,6 +118,11 @@ int sl_pg_stanza_create(struct sl_invocation *invocation, struct sl_err *err)
     int rc = sl_option_bool(invocation->options, "online")
                  ? ask_server(invocation, deadline, &life, err)
                  : ask_folder(invocation, deadline, &life, err);
+    if (!rc && sl_option_bool(invocation->options, "dry-run")) {
+        sl_log(SL_LOG_WARN, "postgres", "dry run: stanza \"%s\" would be for system identifier %s",
+               invocation->stanza, life.id);
+        return 0;
+    }
     if (!rc)
         rc = sl_pg_repository_open(invocation, true, false, deadline, &repository, err);
     if (rc)
