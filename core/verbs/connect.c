@@ -3,6 +3,7 @@
  */
 #include "core/verbs/verbs_internal.h"
 
+#include "core/base/thread.h"
 #include "core/wire/cursor.h"
 
 #include <errno.h>
@@ -99,6 +100,25 @@ static int make_lane(struct sl_domain *domain, const struct sl_connect *to,
     return rc;
 }
 
+static void *bury_in_thread(void *arg)
+{
+    sl_lane_free(arg);
+    return NULL;
+}
+
+/* Frees a lane that did not open, because of `code`. iWARP's kernel drivers hold a queue pair until
+ * the connection is answered or their own timer ends (siw: 10 s), so that destroying it would break
+ * the caller's deadline. The lane keeps its domain, so the caller may free that meanwhile. */
+static void bury(struct verbs_lane *lane, int code)
+{
+    pthread_t thread;
+    if (code == SL_ERR_TIMEOUT && lane->rail->device->iwarp &&
+        sl_thread_start(&thread, "sl-verbs-end", bury_in_thread, &lane->base, NULL) == 0)
+        pthread_detach(thread);
+    else
+        sl_lane_free(&lane->base);
+}
+
 int sl_verbs_connect(struct sl_rail *rail, struct sl_domain *domain, const struct sl_connect *to,
                      uint8_t reply[SL_LANE_HELLO_BYTES], struct sl_lane **ret_lane,
                      struct sl_err *err)
@@ -126,7 +146,7 @@ int sl_verbs_connect(struct sl_rail *rail, struct sl_domain *domain, const struc
         rc = sl_verbs_lane_greet(lane, err);
     }
     if (rc != 0) {
-        sl_lane_free(&lane->base);
+        bury(lane, rc);
         return rc;
     }
     memcpy(reply, answer, sizeof answer);

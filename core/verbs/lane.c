@@ -511,7 +511,7 @@ static void free_lane(struct sl_lane *base)
     sl_verbs_lane_die(lane, SL_ERR_CLOSED, "freed");
     close(lane->base.fd);
     close(lane->wake_fd);
-    sl_verbs_rail_drop(lane->rail);
+    sl_verbs_domain_drop(lane->base.domain);
     sl_free(lane->works);
     sl_free(lane->free_works);
     sl_free(lane->events);

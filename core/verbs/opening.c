@@ -44,7 +44,7 @@ static void lane_release(struct verbs_lane *lane)
         close(lane->base.fd);
     if (lane->wake_fd >= 0)
         close(lane->wake_fd);
-    sl_verbs_rail_drop(lane->rail);
+    sl_verbs_domain_drop(lane->base.domain);
     sl_free(lane->works);
     sl_free(lane->free_works);
     sl_free(lane->events);
@@ -68,7 +68,7 @@ int sl_verbs_lane_new(struct sl_domain *domain, struct rdma_cm_id *id, bool acti
     lane->wake_fd = -1;
     lane->active = active;
     lane->rail = sl_verbs_rail(domain->rail);
-    sl_verbs_rail_hold(lane->rail);
+    sl_verbs_domain_hold(domain);
     int rc = books_new(lane, depth);
     if (rc != 0)
         sl_err_set(err, rc, "out of memory");

@@ -122,18 +122,30 @@ static int domain_new(struct sl_rail *rail, struct sl_domain **ret_domain, struc
         sl_free(domain);
         return sl_verbs_err(err, sys, "could not allocate an RDMA protection domain");
     }
+    atomic_init(&domain->refs, 1);
     sl_verbs_rail_hold(sl_verbs_rail(rail));
     *ret_domain = &domain->base;
     return 0;
 }
 
-static void domain_free(struct sl_domain *domain)
+void sl_verbs_domain_hold(struct sl_domain *domain)
 {
-    if (!domain)
+    atomic_fetch_add(&sl_verbs_domain(domain)->refs, 1);
+}
+
+void sl_verbs_domain_drop(struct sl_domain *domain)
+{
+    if (atomic_fetch_sub(&sl_verbs_domain(domain)->refs, 1) != 1)
         return;
     sl_verbs->dealloc_pd(sl_verbs_domain(domain)->pd);
     sl_verbs_rail_drop(sl_verbs_rail(domain->rail));
     sl_free(domain);
+}
+
+static void domain_free(struct sl_domain *domain)
+{
+    if (domain)
+        sl_verbs_domain_drop(domain);
 }
 
 /* Relaxed ordering lets the adapter use the bus better; a completion still orders all data before

@@ -91,6 +91,7 @@ struct verbs_rail {
 struct verbs_domain {
     struct sl_domain base;
     struct ibv_pd *pd;
+    atomic_uint refs; /* its holder, its lanes: see connect.c on lanes that outlive it */
 };
 
 struct verbs_region {
@@ -104,6 +105,8 @@ int sl_verbs_rail_new(struct ibv_context *context, uint8_t port, struct verbs_ra
                       struct sl_err *err);
 void sl_verbs_rail_hold(struct verbs_rail *rail);
 void sl_verbs_rail_drop(struct verbs_rail *rail);
+void sl_verbs_domain_hold(struct sl_domain *domain); /* and so its rail */
+void sl_verbs_domain_drop(struct sl_domain *domain);
 
 static inline struct verbs_rail *sl_verbs_rail(struct sl_rail *rail)
 {

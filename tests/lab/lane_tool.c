@@ -159,7 +159,7 @@ static int control_connect(const char *host, const char *port)
     const char *other = getenv("CONTROL_HOST");
     if (getaddrinfo(other ? other : host, port, &hints, &list) != 0)
         die("control host");
-    sl_deadline until = sl_deadline_in_ms(20000);
+    sl_deadline until = sl_deadline_in_ms(60000);
     for (;;) {
         int fd = socket(list->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
         if (connect(fd, list->ai_addr, list->ai_addrlen) == 0) {
