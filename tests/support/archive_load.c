@@ -34,7 +34,7 @@ static struct {
 static struct sl_client *clients[2];
 static unsigned sides = 1;
 static int ack_fd;
-static atomic_uint_fast64_t next_object, stored, failed;
+static atomic_uint_fast64_t stored, failed;
 static pthread_mutex_t mark_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static void acknowledge(const char *name)
@@ -123,8 +123,9 @@ static int open_embedded(struct sl_client **ret, struct sl_err *err)
     }
     if (rc)
         return rc;
+    struct sl_embedded embedded = {target, sl_target_attach, sl_target_local_lane};
     struct sl_client_config config = {
-        .stanza = opt.stanza, .embedded = target, .traffic_class = -1, .io_ms = opt.io_ms};
+        .stanza = opt.stanza, .embedded = &embedded, .traffic_class = -1, .io_ms = opt.io_ms};
     return sl_client_open(&config, sl_deadline_in_ms(10000), ret, err);
 }
 
