@@ -37,6 +37,8 @@ static void conf__inherited_targets__are_removed(void **state)
     assert_non_null(strstr(text, "\nrestore_command = 'sluice archive-get %f \"%p\"'\n"));
     assert_non_null(strstr(text, "\nrecovery_target_time = '2026-11-30 16:25:37+00'\n"));
     assert_non_null(strstr(text, "\nrecovery_target = ''\n"));
+    /* the server wants the one that is set last */
+    assert_true(strstr(text, "recovery_target_lsn") < strstr(text, "recovery_target_time"));
     assert_non_null(strstr(text, "\nrecovery_target_action = 'promote'\n"));
     assert_non_null(strstr(text, "\narchive_mode = 'off'\n"));
     sl_free(text);
