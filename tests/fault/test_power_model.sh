@@ -44,7 +44,7 @@ round() {
 
 total=0
 for n in $(seq "$rounds"); do
-  if ! round "$n" "" "posix.syncdir:sleep=30@2+"; then
+  if ! round "$n" "" "posix.syncdir:sleep=$((n % 3 * 50))@2+"; then
     cat "$work/check.log"; die "round $n lost something"
   fi
   total=$((total + acknowledged))
@@ -66,5 +66,6 @@ crippled() {
 crippled "the file's sync" "posix.fdatasync:skip@1+" "posix.fdatasync:skip@1+"
 crippled "the folder's sync" "posix.syncdir:skip@1+" "posix.syncdir:skip@1+"
 crippled "the new parents' sync" "posix.syncparent:skip@1+" "posix.syncparent:skip@1+"
-crippled "the loser's own sync" "posix.settle_file:skip@1+,posix.settle_dir:skip@1+" \
-  "posix.syncdir:sleep=60@2+,posix.settle_file:skip@1+,posix.settle_dir:skip@1+"
+# the winner takes its time between link and sync: that is when the loser's own sync counts
+slow=posix.syncdir:sleep=150@2+,posix.settle_file:skip@1+,posix.settle_dir:skip@1+
+crippled "the loser's own sync" $slow $slow
