@@ -574,6 +574,7 @@ static int describe(void)
 
 int main(int argc, char **argv)
 {
+    setvbuf(stdout, NULL, _IOLBF, 0);
     load();
     for (int i = 4; i < argc; i++) {
         char *is = strchr(argv[i], '=');
