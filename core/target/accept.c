@@ -190,7 +190,7 @@ static void listen_ready(struct sl_target *target, struct watch *watch)
 {
     (void)watch;
     for (int i = 0; i < ACCEPT_MAX && target->listen_fd >= 0; i++) {
-        struct sockaddr_storage from;
+        struct sockaddr_storage from = {0};
         socklen_t bytes = sizeof from;
         int fault = sl_fault("target.accept");
         int fd = fault > 0 ? -1
@@ -282,7 +282,7 @@ static int open_listener(struct sl_target *target, struct sl_err *err)
         return sl_err_sys(err, SL_ERR_CONNECT, error, "could not listen on \"%s\" port %u",
                           config->listen_address ? config->listen_address : "*",
                           config->listen_port);
-    struct sockaddr_storage own;
+    struct sockaddr_storage own = {0};
     socklen_t bytes = sizeof own;
     getsockname(target->listen_fd, (struct sockaddr *)&own, &bytes);
     target->port = ntohs(own.ss_family == AF_INET6

@@ -43,7 +43,7 @@ static void flush_sent(struct session *session)
 {
     struct sl_msg msg = {.type = SL_MSG_SENT};
     msg.sent.blocks = session->sent;
-    msg.sent.blocks_bytes = session->sent_count * SL_SENT_BYTES;
+    msg.sent.blocks_bytes = (size_t)session->sent_count * SL_SENT_BYTES;
     session->sent_count = 0;
     answer(session, &msg);
 }
@@ -70,7 +70,7 @@ void answer_sent(struct session *session, const struct sl_offer *block, uint64_t
         flush_sent(session);
     struct sl_sent sent = {.block = *block, .push = code ? 0 : push, .code = (int16_t)code};
     struct sl_writer w =
-        sl_writer_on(session->sent + session->sent_count * SL_SENT_BYTES, SL_SENT_BYTES);
+        sl_writer_on(session->sent + (size_t)session->sent_count * SL_SENT_BYTES, SL_SENT_BYTES);
     session->slot_states[block->slot] = SLOT_CLIENTS;
     sl_sent_write(&w, &sent);
     session->sent_count++;

@@ -254,7 +254,7 @@ static void live_message(struct session *session, const struct sl_msg *msg)
         lane_down_arrived(session, msg->lane_down.lane);
         break;
     default:
-        session_violation(session, "message %s is not for a target", sl_msg_name(msg->type));
+        session_violation(session, "message %s is not for a target", sl_msg_name((int)msg->type));
     }
 }
 
@@ -284,7 +284,7 @@ static int on_message(void *arg, struct sl_control *control, const struct sl_msg
     else if (msg->type == SL_MSG_HELLO)
         hello_arrived(session, &msg->hello);
     else
-        session_violation(session, "message %s before WELCOME", sl_msg_name(msg->type));
+        session_violation(session, "message %s before WELCOME", sl_msg_name((int)msg->type));
     return 0;
 }
 

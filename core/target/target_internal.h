@@ -425,8 +425,10 @@ struct half_open; /* accept.c: a connection whose first bytes have not come */
     X(sessions_refused)                                                                            \
     X(blocks_in)                                                                                   \
     X(bytes_in)                                                                                    \
-    X(blocks_out) X(bytes_out) X(objects_created) X(objects_identical) X(objects_refused)          \
-        X(objects_failed) X(batches) X(batch_objects) X(lanes_lost) X(pool_waits)
+    X(blocks_out)                                                                                  \
+    X(bytes_out)                                                                                   \
+    X(objects_created) X(objects_identical) X(objects_refused) X(objects_failed) X(batches)        \
+        X(batch_objects) X(lanes_lost) X(pool_waits)
 
 struct counters {
 #define X(name) atomic_uint_fast64_t name;

@@ -118,36 +118,39 @@ static void *verify_run(void *arg)
     return NULL;
 }
 
-void verify_arrived(struct session *session, const struct sl_msg_verify *verify)
+/* Its thread runs, or the code. It counts before it runs: it keeps the control. */
+static int verify_begin(struct session *session, const struct sl_msg_verify *verify,
+                        struct sl_err *err)
 {
     struct sl_target *target = session->target;
-    struct verification *v = NULL;
-    struct sl_err err;
-    int rc;
-    if (!session_permitted(session))
-        return;
     if (target->verifies >= VERIFIES_MAX || target->stopping)
-        rc = sl_err_set(&err, SL_ERR_BUSY, "the target runs %u verifications already",
-                        target->verifies);
-    else if (!(v = sl_calloc(1, sizeof *v)))
-        rc = sl_err_set(&err, SL_ERR_NO_MEMORY, "out of memory");
-    else
-        rc = sl_repo_name(session->stanza, verify->name, true, v->name, &err);
-    if (!rc) {
-        v->task.mail.kind = MAIL_TASK;
-        v->task.kind = TASK_VERIFY;
-        v->task.session = session;
-        v->request = verify->request;
-        session->verifies++; /* before it runs: it keeps the control */
-        target->verifies++;
-        rc = sl_thread_start(&v->thread, "sl-verify", verify_run, v, &err);
-        if (!rc)
-            return;
-        session->verifies--;
-        target->verifies--;
-    }
-    answer_error(session, SL_ABOUT_REQUEST, verify->request, &err);
+        return sl_err_set(err, SL_ERR_BUSY, "the target runs %u verifications already",
+                          target->verifies);
+    struct verification *v = sl_calloc(1, sizeof *v);
+    if (!v)
+        return sl_err_set(err, SL_ERR_NO_MEMORY, "out of memory");
+    v->task.mail.kind = MAIL_TASK;
+    v->task.kind = TASK_VERIFY;
+    v->task.session = session;
+    v->request = verify->request;
+    session->verifies++;
+    target->verifies++;
+    int rc = sl_repo_name(session->stanza, verify->name, true, v->name, err);
+    if (!rc)
+        rc = sl_thread_start(&v->thread, "sl-verify", verify_run, v, err);
+    if (!rc)
+        return 0;
+    session->verifies--;
+    target->verifies--;
     sl_free(v);
+    return rc;
+}
+
+void verify_arrived(struct session *session, const struct sl_msg_verify *verify)
+{
+    struct sl_err err;
+    if (session_permitted(session) && verify_begin(session, verify, &err) != 0)
+        answer_error(session, SL_ABOUT_REQUEST, verify->request, &err);
 }
 
 void verify_done(struct task *task)

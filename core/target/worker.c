@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <unistd.h>
@@ -317,7 +318,7 @@ static void read_mail(struct worker *worker)
             worker->end = true;
             break;
         default:
-            assert(!"mail for another thread");
+            abort(); /* mail for another thread */
         }
     }
 }

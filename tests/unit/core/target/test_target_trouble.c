@@ -44,7 +44,8 @@ static void write__lane_dies_in_mid_pull__others_take_over(void **state)
         script_commit(&script, 1, &content);
         assert_int_equal(script_outcome(&script, 1, NULL), 0);
         script_all_slots_free(&script);
-        assert_int_equal(script_await(&script, SL_MSG_LANE_DOWN).lane_down.lane, round % 2);
+        uint16_t down = script_await(&script, SL_MSG_LANE_DOWN).lane_down.lane;
+        assert_true(down == round % 2 || (round == 4 && down == 1)); /* both, in either order */
         must(script_read(&script, 2, name, &content) == 0);
         script_bye(&script);
     }
