@@ -17,10 +17,12 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 static struct verbs_lane *lane_of(struct sl_lane *lane)
@@ -187,7 +189,29 @@ int sl_verbs_lane_greet(struct verbs_lane *lane, struct sl_err *err)
     lane->state = LANE_READY;
     add_event(lane, SL_LANE_READY, 0, 0);
     wake(lane);
+    if (lane->nudge_fd >= 0) {
+        sl_verbs_lane_nudge(lane);
+        /* The first is waited for: the caller need not drive the lane before it has a partner. */
+        struct pollfd due = {.fd = lane->nudge_fd, .events = POLLIN};
+        poll(&due, 1, 2 * SL_VERBS_NUDGE_MS);
+        sl_verbs_lane_nudge(lane);
+    }
     return 0;
+}
+
+void sl_verbs_lane_nudge(struct verbs_lane *lane)
+{
+    uint64_t expired;
+    ssize_t n = read(lane->nudge_fd, &expired, sizeof expired);
+    (void)n;
+    if (lane->nudges > 0 && lane->send_tail - lane->send_head < lane->sends)
+        queue_grant(lane, 0);
+    uint64_t wait_ms = SL_VERBS_NUDGE_MS;
+    for (uint32_t i = 0; i < lane->nudges; i++)
+        wait_ms *= 10;
+    struct itimerspec when = {.it_value = sl_deadline_timespec(sl_deadline_in_ms(wait_ms))};
+    if (lane->nudges++ < SL_VERBS_NUDGES)
+        timerfd_settime(lane->nudge_fd, TFD_TIMER_ABSTIME, &when, NULL);
 }
 
 /* Client: tell the target of the buffers that were posted anew. */
@@ -205,6 +229,11 @@ static void take_grant(struct verbs_lane *lane, const uint8_t *bytes)
     struct sl_reader r = sl_reader_on(bytes, SL_NOTICE_BYTES);
     uint32_t magic = sl_read_u32(&r), count = sl_read_u32(&r);
     uint64_t zero = sl_read_u64(&r);
+    bool nudge = magic == SL_VERBS_GRANT_MAGIC && zero == 0 && count == 0;
+    if (nudge && lane->nudges < SL_VERBS_NUDGES) {
+        lane->nudges++;
+        return;
+    }
     if (magic != SL_VERBS_GRANT_MAGIC || zero != 0 || count == 0 || count > UINT16_MAX ||
         lane->credits + count > UINT16_MAX) {
         fail(lane, SL_ERR_PROTOCOL, false, "the client sent a malformed grant");
@@ -373,8 +402,8 @@ static void take_alarm(struct verbs_lane *lane)
 
 static void look_at_fds(struct verbs_lane *lane)
 {
-    struct epoll_event ready[4];
-    int n = epoll_wait(lane->base.fd, ready, 4, 0);
+    struct epoll_event ready[5];
+    int n = epoll_wait(lane->base.fd, ready, 5, 0);
     for (int i = 0; i < n; i++) {
         if (ready[i].data.fd == lane->wake_fd)
             take_alarm(lane);
@@ -382,6 +411,8 @@ static void look_at_fds(struct verbs_lane *lane)
             take_cq_events(lane);
         else if (ready[i].data.fd == lane->channel->fd)
             take_cm_events(lane);
+        else if (ready[i].data.fd == lane->nudge_fd)
+            sl_verbs_lane_nudge(lane);
         else
             sl_verbs_device_events(lane->rail->device);
     }
@@ -486,6 +517,8 @@ void sl_verbs_lane_die(struct verbs_lane *lane, int code, const char *reason)
     }
     sl_verbs_device_remove(device, lane);
     epoll_ctl(lane->base.fd, EPOLL_CTL_DEL, device->context->async_fd, NULL);
+    if (lane->nudge_fd >= 0)
+        epoll_ctl(lane->base.fd, EPOLL_CTL_DEL, lane->nudge_fd, NULL);
     if (lane->id)
         sl_verbs->destroy_id(lane->id);
     if (lane->channel)
@@ -509,13 +542,7 @@ static void free_lane(struct sl_lane *base)
 {
     struct verbs_lane *lane = lane_of(base);
     sl_verbs_lane_die(lane, SL_ERR_CLOSED, "freed");
-    close(lane->base.fd);
-    close(lane->wake_fd);
-    sl_verbs_domain_drop(lane->base.domain);
-    sl_free(lane->works);
-    sl_free(lane->free_works);
-    sl_free(lane->events);
-    sl_free(lane);
+    sl_verbs_lane_release(lane);
 }
 
 /* --- work ------------------------------------------------------------------------------------ */

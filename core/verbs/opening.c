@@ -9,13 +9,14 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 static int books_new(struct verbs_lane *lane, uint16_t depth)
 {
     lane->base.depth = depth;
     lane->sends = lane->active ? depth : SL_VERBS_GRANT_BUFFERS;
-    lane->recvs = lane->active ? SL_VERBS_GRANT_BUFFERS : (uint16_t)(2 * depth);
+    lane->recvs = lane->active ? SL_VERBS_GRANT_BUFFERS + SL_VERBS_NUDGES : (uint16_t)(2 * depth);
     /* One batch of completions may lie there unfetched, then all work in flight is answered. */
     lane->event_room = (size_t)SL_VERBS_POLL + depth + lane->sends + lane->recvs + 4;
     lane->events = sl_calloc(lane->event_room, sizeof *lane->events);
@@ -32,18 +33,23 @@ static int fds_new(struct verbs_lane *lane, struct sl_err *err)
 {
     lane->base.fd = epoll_create1(EPOLL_CLOEXEC);
     lane->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (lane->base.fd < 0 || lane->wake_fd < 0)
+    bool nudging = lane->rail->device->iwarp && !lane->active;
+    if (nudging)
+        lane->nudge_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    if (lane->base.fd < 0 || lane->wake_fd < 0 || (nudging && lane->nudge_fd < 0))
         return sl_err_sys(err, SL_ERR_CONNECT, errno, "could not make a lane");
     return 0;
 }
 
-static void lane_release(struct verbs_lane *lane)
+void sl_verbs_lane_release(struct verbs_lane *lane)
 {
     sl_verbs_queues_free(lane);
     if (lane->base.fd >= 0)
         close(lane->base.fd);
     if (lane->wake_fd >= 0)
         close(lane->wake_fd);
+    if (lane->nudge_fd >= 0)
+        close(lane->nudge_fd);
     sl_verbs_domain_drop(lane->base.domain);
     sl_free(lane->works);
     sl_free(lane->free_works);
@@ -65,7 +71,7 @@ int sl_verbs_lane_new(struct sl_domain *domain, struct rdma_cm_id *id, bool acti
                                   .id = hello->lane,
                                   .session = hello->session,
                                   .rail_number = hello->rail};
-    lane->wake_fd = -1;
+    lane->wake_fd = lane->nudge_fd = -1;
     lane->active = active;
     lane->rail = sl_verbs_rail(domain->rail);
     sl_verbs_domain_hold(domain);
@@ -77,7 +83,7 @@ int sl_verbs_lane_new(struct sl_domain *domain, struct rdma_cm_id *id, bool acti
     if (rc == 0)
         rc = sl_verbs_queues_new(lane, id, err);
     if (rc != 0) {
-        lane_release(lane);
+        sl_verbs_lane_release(lane);
         return rc;
     }
     *ret_lane = lane;
@@ -87,7 +93,7 @@ int sl_verbs_lane_new(struct sl_domain *domain, struct rdma_cm_id *id, bool acti
 void sl_verbs_lane_discard(struct verbs_lane *lane, struct rdma_cm_id *id)
 {
     sl_verbs->destroy_qp(id);
-    lane_release(lane);
+    sl_verbs_lane_release(lane);
 }
 
 int sl_verbs_lane_take(struct verbs_lane *lane, struct rdma_event_channel *channel,
@@ -96,10 +102,10 @@ int sl_verbs_lane_take(struct verbs_lane *lane, struct rdma_event_channel *chann
     lane->channel = channel;
     lane->id = id;
     const int fds[] = {lane->wake_fd, lane->comp->fd, channel->fd,
-                       lane->rail->device->context->async_fd};
+                       lane->rail->device->context->async_fd, lane->nudge_fd};
     for (size_t i = 0; i < sizeof fds / sizeof *fds; i++) {
         struct epoll_event event = {.events = EPOLLIN, .data.fd = fds[i]};
-        if (epoll_ctl(lane->base.fd, EPOLL_CTL_ADD, fds[i], &event) != 0)
+        if (fds[i] >= 0 && epoll_ctl(lane->base.fd, EPOLL_CTL_ADD, fds[i], &event) != 0)
             return sl_err_sys(err, SL_ERR_CONNECT, errno, "could not watch a lane");
     }
     if (sl_verbs_device_add(lane->rail->device, lane) != 0)

@@ -14,11 +14,14 @@ static const char *port_state(enum ibv_port_state state)
     return state == IBV_PORT_ACTIVE ? "active" : state == IBV_PORT_DOWN ? "down" : "not active";
 }
 
-/* A lane's queue pair has twice `depth` sends, and as many receives. */
+/* The target's queue pair has twice `depth` sends, the client's as many receives; and a few each.
+ */
 static uint16_t depth_limit(const struct ibv_device_attr *attr)
 {
-    int wr = attr->max_qp_wr / 2 - SL_VERBS_GRANT_BUFFERS;
-    int cqe = (attr->max_cqe - SL_VERBS_CQ_SPARE) / 4 - SL_VERBS_GRANT_BUFFERS;
+    int wr = attr->max_qp_wr / 2;
+    if (attr->max_qp_wr < SL_VERBS_GRANT_BUFFERS + SL_VERBS_NUDGES)
+        return 0;
+    int cqe = (attr->max_cqe - SL_VERBS_CQ_SPARE - SL_VERBS_GRANT_BUFFERS - SL_VERBS_NUDGES) / 2;
     int limit = wr < cqe ? wr : cqe;
     return (uint16_t)(limit < 0 ? 0 : limit > SL_VERBS_DEPTH_MAX ? SL_VERBS_DEPTH_MAX : limit);
 }

@@ -21,6 +21,10 @@
  * of the buffers were used and posted anew, so a SEND always finds a buffer: on InfiniBand and
  * RoCE an RNR NAK never happens, and on iWARP, where a SEND without a buffer ends the connection,
  * a slow client costs nothing but time.
+ *
+ * On iWARP a few grants of nothing ("nudges") follow the first, each a little later. Linux' siw
+ * answers a connection before it watches the socket for the queue pair (siw_accept()), so a first
+ * message that comes at once can lie there unseen until the next one.
  */
 #ifndef SL_VERBS_INTERNAL_H
 #define SL_VERBS_INTERNAL_H
@@ -40,9 +44,9 @@
 #define SL_VERBS_READS_MAX     16 /* outstanding READs we ask for; older adapters serve 16 */
 #define SL_VERBS_DEPTH_MAX     255
 #define SL_VERBS_CQ_SPARE      16
-#define SL_VERBS_GRANT_BUFFERS                                                                     \
-    4 /* client: grants in flight, target: grants that may arrive;                                 \
-         at most two halves and the first are ever unseen */
+#define SL_VERBS_GRANT_BUFFERS 4 /* client: grants in flight; at most two are ever unseen */
+#define SL_VERBS_NUDGES        3
+#define SL_VERBS_NUDGE_MS      10 /* until the first; ten times as long until each later one */
 #define SL_VERBS_POLL          32
 #define SL_VERBS_REFUSAL_BYTES 8
 
@@ -197,6 +201,8 @@ struct verbs_lane {
     uint64_t send_tail, send_posted, send_head; /* queued, posted, completed: numbers of messages */
     uint64_t credits;                           /* target: SENDs that will find a buffer */
     uint32_t ungranted; /* client: buffers posted anew since the last grant */
+    uint32_t nudges;    /* client: sent, target: seen */
+    int nudge_fd;       /* client, iWARP: timerfd of the next one; else -1 */
 
     /* why it dies: the first cause that says something */
     int fail_code;
@@ -215,6 +221,8 @@ void sl_verbs_lane_look(struct verbs_lane *lane);
 void sl_verbs_lane_die(struct verbs_lane *lane, int code, const char *reason);
 /* Client, established: the first grant goes out, READY is the first event. */
 int sl_verbs_lane_greet(struct verbs_lane *lane, struct sl_err *err);
+/* Client, iWARP: the next nudge, and the timer of the one after it. */
+void sl_verbs_lane_nudge(struct verbs_lane *lane);
 /* Under device->lock; any thread. */
 void sl_verbs_lane_alarm(struct verbs_lane *lane, int code, const char *reason);
 
@@ -242,6 +250,8 @@ int sl_verbs_lane_new(struct sl_domain *domain, struct rdma_cm_id *id, bool acti
                       struct sl_err *err);
 /* Undo lane_new; before sl_verbs_lane_take. */
 void sl_verbs_lane_discard(struct verbs_lane *lane, struct rdma_cm_id *id);
+/* Memory and fds, when nothing of the device is left. */
+void sl_verbs_lane_release(struct verbs_lane *lane);
 /* The lane becomes the owner of both, watches the channel, and hears of the device; also if it
  * fails. From here on sl_lane_free() ends it. */
 int sl_verbs_lane_take(struct verbs_lane *lane, struct rdma_event_channel *channel,

@@ -1,10 +1,9 @@
-/* The conformance suite on RDMA lanes over the fake device, once as RoCE and once as iWARP
- * (FAKE_IWARP=1). The cases with a peer process are the lab's: the fake lives in one process. */
+/* The conformance suite on RDMA lanes over the fake device: as RoCE, and compiled once more with
+ * FAKE_IWARP as iWARP (test_verbs_iwarp). The cases with a peer process are the lab's: the fake
+ * lives in one process. */
 #include "core/verbs/verbs_internal.h"
 #include "tests/support/fake_verbs.h"
 #include "tests/support/lane_conformance.h"
-
-#include <stdlib.h>
 
 static const struct sl_transport_plugin plugin = {
     .abi = SL_TRANSPORT_ABI, .rail = &sl_verbs_rail_ops, .listen = sl_verbs_listen};
@@ -22,10 +21,10 @@ static struct lane_fixture fixture = {
 int main(int argc, char **argv)
 {
     fake_verbs_install();
-    if (getenv("FAKE_IWARP")) {
-        fake_verbs_iwarp();
-        fixture.vague = true;
-    }
+#ifdef FAKE_IWARP
+    fake_verbs_iwarp();
+    fixture.vague = true;
+#endif
     cmocka_set_skip_filter("lane_peer*");
     int status = lane_conformance_main(argc, argv, &fixture, NULL, 0);
     if (fake_verbs.violations || fake_verbs_live()) {
