@@ -155,7 +155,8 @@ static int on_message(void *arg, struct sl_control *control, const struct sl_msg
     struct fake *fake = arg;
     (void)control;
     (void)err;
-    if (!fake->script || !fake->script(fake, msg))
+    fake_script script = atomic_load(&fake->script);
+    if (!script || !script(fake, msg))
         serve(fake, msg);
     return 0;
 }
@@ -249,7 +250,7 @@ void fake_open(struct fake *fake, struct sl_client_config *config, struct sl_emb
                                         .embedded = embedded,
                                         .slot_bytes_total = 8 * MiB,
                                         .connect_ms = 2000,
-                                        .io_ms = 1000};
+                                        .io_ms = 20000};
 }
 
 void fake_close(struct fake *fake)

@@ -33,12 +33,12 @@ struct fake {
     uint8_t *content;
     size_t content_bytes;
     struct sl_id leaves[FAKE_BLOCKS], digest;
-    fake_script script; /* called on its thread */
-    unsigned counter;   /* the script's */
+    _Atomic(fake_script) script; /* called on its thread */
+    unsigned counter;            /* the script's */
 };
 
 /* A target that serves one object of so many bytes under every name, and the configuration of a
- * client of it (8 slots, io_ms 1000). */
+ * client of it (8 slots, io_ms 20 s). */
 void fake_open(struct fake *fake, struct sl_client_config *config, struct sl_embedded *embedded,
                size_t content_bytes);
 void fake_close(struct fake *fake);

@@ -17,11 +17,18 @@ struct scene {
     struct sl_err err;
 };
 
-static void scene_open(struct scene *scene, fake_script script, size_t content_bytes)
+static void scene_open_io(struct scene *scene, fake_script script, size_t content_bytes,
+                          unsigned io_ms)
 {
     fake_open(&scene->fake, &scene->config, &scene->embedded, content_bytes);
-    scene->fake.script = script;
+    atomic_store(&scene->fake.script, script);
+    scene->config.io_ms = io_ms;
     scene->client = open_must(&scene->config);
+}
+
+static void scene_open(struct scene *scene, fake_script script, size_t content_bytes)
+{
+    scene_open_io(scene, script, content_bytes, 20000);
 }
 
 static void scene_close(struct scene *scene)
@@ -55,7 +62,7 @@ static int play(fake_script script, int (*act)(struct scene *scene), struct sl_e
     if (rc)
         assert_int_equal(rc, err->code);
     /* the next call has a new session, or the old one still serves */
-    scene.fake.script = NULL;
+    atomic_store(&scene.fake.script, NULL);
     int again = SL_ERR_CLOSED;
     for (int i = 0; i < 50 && again == SL_ERR_CLOSED; i++)
         again = try_upload(&scene);
@@ -494,7 +501,7 @@ static void slots_never_taken__times_out_after_io_ms(void **state)
 {
     (void)state;
     struct scene scene;
-    scene_open(&scene, never_takes, MiB);
+    scene_open_io(&scene, never_takes, MiB, 1000);
     assert_int_equal(fill_all_slots(&scene), SL_ERR_TIMEOUT);
     assert_non_null(strstr(scene.err.msg, "slot"));
     scene_close(&scene);
@@ -634,7 +641,7 @@ static void welcome__wrong__refused(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct scene scene;
         fake_open(&scene.fake, &scene.config, &scene.embedded, 0);
-        scene.fake.script = cases[i].script;
+        atomic_store(&scene.fake.script, cases[i].script);
         scene.config.connect_ms = 300;
         int rc = sl_client_open(&scene.config, SOON, &scene.client, &scene.err);
         assert_int_equal(rc, cases[i].code);

@@ -89,7 +89,7 @@ uint8_t *content_new(unsigned seed, size_t count, bool holes)
     for (size_t i = 0; i < count; i++) {
         if (i % 8 == 0)
             x = x * 6364136223846793005u + 1442695040888963407u;
-        bytes[i] = holes && i / MiB % 3 == 1 ? 0 : (uint8_t)(x >> (i % 8 * 8) | 1);
+        bytes[i] = (uint8_t)(holes && i / MiB % 3 == 1 ? 0 : x >> (i % 8 * 8) | 1);
     }
     return bytes;
 }
@@ -241,6 +241,7 @@ struct proxy {
     char target_port[8];
     bool hold, refuse_lanes, refuse_all;
     unsigned lanes;
+    uint64_t carried; /* by all lanes */
     uint64_t cut_after;
     _Atomic bool stop;
     struct pipe pipes[PIPES_MAX];
@@ -319,6 +320,7 @@ static bool pump(struct proxy *proxy, struct pipe *pipe, int from)
     pipe->at[from] += (size_t)put;
     pipe->count[from] -= (size_t)put;
     pipe->carried += (size_t)put;
+    proxy->carried += pipe->lane ? (size_t)put : 0;
     return !(pipe->lane && pipe->last && pipe->carried > pipe->last);
 }
 
@@ -435,4 +437,12 @@ unsigned proxy_lanes(struct proxy *proxy)
     unsigned lanes = proxy->lanes;
     pthread_mutex_unlock(&proxy->lock);
     return lanes;
+}
+
+uint64_t proxy_carried(struct proxy *proxy)
+{
+    pthread_mutex_lock(&proxy->lock);
+    uint64_t carried = proxy->carried;
+    pthread_mutex_unlock(&proxy->lock);
+    return carried;
 }

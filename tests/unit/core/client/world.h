@@ -44,6 +44,7 @@ void proxy_cut_all(struct proxy *proxy);
 void proxy_hold(struct proxy *proxy, bool hold);                      /* nothing is passed on */
 void proxy_refuse(struct proxy *proxy, bool lanes_only, bool refuse); /* new ones are closed */
 unsigned proxy_lanes(struct proxy *proxy);                            /* seen so far */
+uint64_t proxy_carried(struct proxy *proxy);                          /* bytes, by all lanes */
 /* Each lane is cut after it has carried that many bytes; 0: no more. */
 void proxy_cut_after(struct proxy *proxy, uint64_t bytes);
 
