@@ -7,15 +7,13 @@
 #include "postgres/backup_internal.h"
 #include "postgres/base64.h"
 #include "postgres/catalog.h"
-#include "postgres/signals.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#define LABEL_ATTEMPTS    16
-#define MANIFEST_ATTEMPTS 5
+#define LABEL_ATTEMPTS 16
 
 static int no_memory(struct sl_err *err)
 {
@@ -38,25 +36,40 @@ static char *open_json(const struct sl_pg_backup *b)
     return text;
 }
 
+/* The same bytes each time: if they were stored before the session was lost they are found
+ * identical. */
 static int put_open(struct sl_pg_backup *b, struct sl_err *err)
 {
     char name[SL_NAME_MAX];
     struct sl_stored stored;
+    struct sl_pg_retry retry = {0};
     char *json = open_json(b);
     if (!json)
         return no_memory(err);
     snprintf(name, sizeof name, "backup/%s/open", b->label);
-    int rc = sl_client_put(b->repository.client, name, json, strlen(json), sl_pg_backup_deadline(b),
+    int rc;
+    do {
+        rc = sl_client_put(b->repository.client, name, json, strlen(json), sl_pg_backup_deadline(b),
                            &stored, err);
+    } while (rc && sl_pg_try_again(&retry, rc, b->step_ms));
     free(json); /* jansson's */
+    return rc;
+}
+
+static int newest_label(struct sl_pg_backup *b, char label[SL_LABEL_MAX], struct sl_err *err)
+{
+    struct sl_pg_retry retry = {0};
+    int rc;
+    do {
+        rc = sl_pg_catalog_newest_label(b->repository.client, sl_pg_backup_deadline(b), label, err);
+    } while (rc && sl_pg_try_again(&retry, rc, b->step_ms));
     return rc;
 }
 
 int sl_pg_backup_open(struct sl_pg_backup *b, struct sl_err *err)
 {
     char latest[SL_LABEL_MAX] = "";
-    int rc =
-        sl_pg_catalog_newest_label(b->repository.client, sl_pg_backup_deadline(b), latest, err);
+    int rc = newest_label(b, latest, err);
     for (int attempt = 0; rc >= 0 && attempt < LABEL_ATTEMPTS; attempt++) {
         rc = sl_label_new('F', NULL, latest[0] ? latest : NULL, b->label, err);
         if (rc)
@@ -218,13 +231,10 @@ int sl_pg_backup_publish(struct sl_pg_backup *b, struct sl_err *err)
     char *header = header_json(b);
     if (!header)
         return no_memory(err);
+    struct sl_pg_retry retry = {0};
     int rc;
-    for (int attempt = 1;; attempt++) {
-        rc = publish_once(b, header, err);
-        if (!rc || !sl_code_retryable(rc) || attempt == MANIFEST_ATTEMPTS || sl_pg_signals_caught())
-            break;
+    while ((rc = publish_once(b, header, err)) && sl_pg_try_again(&retry, rc, b->step_ms))
         sl_log_err(SL_LOG_WARN, "postgres", err, "the manifest is sent again");
-    }
     free(header); /* jansson's */
     return rc;
 }

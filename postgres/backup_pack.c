@@ -6,7 +6,6 @@
 #include "core/base/log.h"
 #include "core/object/object.h"
 #include "postgres/backup_internal.h"
-#include "postgres/signals.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -17,7 +16,6 @@
 
 #define PACK_CONTENT_BYTES (SL_PACK_BYTES - (32ull << 20)) /* the index fits behind it */
 #define PACK_ITEMS_MAX     32768u
-#define ATTEMPTS_MAX       5
 
 /* An item kept for doing a pack over: as sl_pg_item, strings in an arena. */
 struct kept {
@@ -388,10 +386,9 @@ static int fill_pack(struct sl_pg_packer *p, sl_pg_take take, void *arg, struct 
     return rc ? rc : end_pack(p, err);
 }
 
-static bool try_again(const struct sl_pg_packer *p, int code, unsigned attempt)
+static bool try_again(const struct sl_pg_packer *p, struct sl_pg_retry *retry, int code)
 {
-    return sl_code_retryable(code) && attempt < ATTEMPTS_MAX && !sl_pg_signals_caught() &&
-           !atomic_load(&p->backup->stop);
+    return !atomic_load(&p->backup->stop) && sl_pg_try_again(retry, code, p->backup->step_ms);
 }
 
 /* Before doing a pack over. */
@@ -403,12 +400,13 @@ static int drop_and_rewind(struct sl_pg_packer *p, struct sl_err *err)
 
 static int fill_pack_surely(struct sl_pg_packer *p, sl_pg_take take, void *arg, struct sl_err *err)
 {
-    for (unsigned attempt = 1;; attempt++) {
+    struct sl_pg_retry retry = {0};
+    for (;;) {
         int rc = fill_pack(p, take, arg, err);
         if (!rc)
             return 0;
         drop_pack(p);
-        if (!try_again(p, rc, attempt) || (rc = drop_and_rewind(p, err)) < 0)
+        if (!try_again(p, &retry, rc) || (rc = drop_and_rewind(p, err)) < 0)
             return rc;
     }
 }
@@ -476,10 +474,11 @@ int sl_pg_packer_memory(struct sl_pg_backup *b, struct sl_fragment *fragment,
     struct sl_pg_packer *p = packer_new(b, fragment);
     if (!p)
         return no_memory(err);
+    struct sl_pg_retry retry = {0};
     int rc;
-    for (unsigned attempt = 1; (rc = memory_pack(p, files, count, like, err)) < 0; attempt++) {
+    while ((rc = memory_pack(p, files, count, like, err)) < 0) {
         drop_pack(p);
-        if (!try_again(p, rc, attempt) || (rc = drop_and_rewind(p, err)) < 0)
+        if (!try_again(p, &retry, rc) || (rc = drop_and_rewind(p, err)) < 0)
             break;
     }
     for (size_t i = 0; !rc && i < count; i++) {

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #define STANZA_JSON_MAX (256u * 1024)
+#define RETRIES_MAX     5
 
 static int take_stanza(struct sl_pg_repository *r, const char *json, size_t count,
                        struct sl_err *err)
@@ -97,4 +98,13 @@ bool sl_pg_stanza_has(const struct sl_stanza *stanza, const char *system_id)
         if (!strcmp(stanza->lives[i].id, system_id))
             return true;
     return false;
+}
+
+bool sl_pg_try_again(struct sl_pg_retry *retry, int code, uint64_t within_ms)
+{
+    if (!sl_code_retryable(code) || sl_pg_signals_caught())
+        return false;
+    if (!retry->attempts++)
+        retry->until = sl_deadline_in_ms(within_ms);
+    return retry->attempts <= RETRIES_MAX && !sl_deadline_passed(retry->until);
 }

@@ -31,6 +31,16 @@ int sl_pg_repository_stanza(struct sl_pg_repository *repository, sl_deadline dea
 int sl_pg_repository_check(const struct sl_pg_repository *repository, uint64_t system_id,
                            const char *what, struct sl_err *err);
 
+/* Doing over what a lost session took with it: the client begins a new session by itself, the
+ * caller does its step again. Begins zeroed. */
+struct sl_pg_retry {
+    unsigned attempts;
+    sl_deadline until;
+};
+/* After a failure with `code`: shall the step be tried again? Not when that is senseless, when a
+ * signal came, when `within_ms` have passed since the first failure, or after five times. */
+bool sl_pg_try_again(struct sl_pg_retry *retry, int code, uint64_t within_ms);
+
 /* Is `system_id` (decimal) one of the stanza's lives, now or before? */
 bool sl_pg_stanza_has(const struct sl_stanza *stanza, const char *system_id);
 

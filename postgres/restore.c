@@ -83,14 +83,21 @@ static int choose(struct sl_pg_restore *r, struct sl_err *err)
 /* --- the manifest ------------------------------------------------------------------------------
  */
 
+/* What was done already, so that after a lost session a second reading goes on where the first one
+ * stopped: an object never changes. */
 struct reading {
     struct sl_pg_restore *restore;
     struct sl_err *err;
+    uint64_t packs_done, entries_done; /* of all readings */
+    uint64_t packs, entries;           /* of this one */
 };
 
 static int on_pack(void *arg, const struct sl_manifest_pack *pack)
 {
     struct reading *reading = arg;
+    if (reading->packs++ < reading->packs_done)
+        return 0;
+    reading->packs_done++;
     return sl_pg_plan_add_pack(reading->restore->plan, pack, reading->err);
 }
 
@@ -99,6 +106,9 @@ static int on_entry(void *arg, const struct sl_manifest_entry *entry)
     struct reading *reading = arg;
     if (sl_pg_signals_caught())
         return sl_err_set(reading->err, SL_ERR_CANCELLED, "cancelled");
+    if (reading->entries++ < reading->entries_done)
+        return 0;
+    reading->entries_done++;
     return sl_pg_restore_entry(reading->restore, entry, reading->err);
 }
 
@@ -119,18 +129,15 @@ static int feed(struct sl_pg_restore *r, struct sl_download *download,
     }
 }
 
-/* The reader is fed as the manifest comes; a session lost on the way ends the restore, because what
- * was made so far cannot be told from what is still to be made. */
-static int read_manifest(struct sl_pg_restore *r, struct sl_err *err)
+static int read_once(struct sl_pg_restore *r, struct reading *reading, struct sl_err *err)
 {
     char name[SL_NAME_MAX];
-    struct reading reading = {r, err};
-    const struct sl_manifest_visitor visitor = {
-        .pack = on_pack, .entry = on_entry, .arg = &reading};
+    const struct sl_manifest_visitor visitor = {.pack = on_pack, .entry = on_entry, .arg = reading};
     struct sl_download *download = NULL;
     struct sl_manifest_reader *reader = NULL;
     struct sl_object_info info;
     snprintf(name, sizeof name, "backup/%s/manifest", r->info.label);
+    reading->packs = reading->entries = 0;
     int rc = sl_download_open(r->repository.client, name, NULL, sl_pg_restore_deadline(r),
                               &download, &info, err);
     if (rc)
@@ -138,11 +145,19 @@ static int read_manifest(struct sl_pg_restore *r, struct sl_err *err)
     rc = sl_manifest_reader_new(&visitor, &reader, err);
     if (!rc)
         rc = feed(r, download, reader, err);
-    if (!rc)
-        rc = sl_pg_plan_end(r->plan, err);
     sl_manifest_reader_free(reader);
     sl_download_close(download);
     return rc;
+}
+
+static int read_manifest(struct sl_pg_restore *r, struct sl_err *err)
+{
+    struct reading reading = {.restore = r, .err = err};
+    struct sl_pg_retry retry = {0};
+    int rc;
+    while ((rc = read_once(r, &reading, err)) && sl_pg_try_again(&retry, rc, r->step_ms))
+        sl_log_err(SL_LOG_WARN, "postgres", err, "the manifest is read again");
+    return rc ? rc : sl_pg_plan_end(r->plan, err);
 }
 
 /* --- the command -------------------------------------------------------------------------------
@@ -256,8 +271,10 @@ int sl_pg_restore(struct sl_invocation *invocation, struct sl_err *err)
     if (!rc)
         rc = sl_pg_repository_open(invocation, false, false, sl_pg_restore_deadline(r),
                                    &r->repository, err);
+    struct sl_pg_retry retry = {0};
     if (!rc)
-        rc = choose(r, err);
+        while ((rc = choose(r, err)) && sl_pg_try_again(&retry, rc, r->step_ms))
+            sl_pg_backup_info_fini(&r->info);
     bool dry = !rc && sl_option_bool(invocation->options, "dry-run");
     if (!rc && !dry)
         rc = sl_pg_restore_claim(r, err);

@@ -15,8 +15,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#define ATTEMPTS_MAX 5
-
 struct filler {
     struct sl_pg_restore *restore;
     struct sl_pg_unit unit;
@@ -204,14 +202,13 @@ static int fill_unit(struct filler *f, struct sl_err *err)
 /* A lost session: the unit is done over, which writes the same bytes to the same places. */
 static int fill_unit_surely(struct filler *f, struct sl_err *err)
 {
-    for (unsigned attempt = 1;; attempt++) {
-        int rc = fill_unit(f, err);
-        if (!rc || !sl_code_retryable(rc) || attempt == ATTEMPTS_MAX ||
-            atomic_load(&f->restore->stop) || sl_pg_signals_caught())
-            return rc;
+    struct sl_pg_retry retry = {0};
+    int rc;
+    while ((rc = fill_unit(f, err)) && !atomic_load(&f->restore->stop) &&
+           sl_pg_try_again(&retry, rc, f->restore->step_ms))
         sl_log_err(SL_LOG_WARN, "postgres", err, "a part of \"%s\" is read again",
                    f->unit.pack->name);
-    }
+    return rc;
 }
 
 static int fill(struct sl_pg_restore *r, struct sl_err *err)
@@ -284,7 +281,11 @@ int sl_pg_restore_small(struct sl_pg_restore *r, const struct sl_manifest_entry 
     memset(to, 0, room);
     for (uint32_t i = 0; i < entry->extent_count; i++) {
         const struct sl_extent *extent = &entry->extents[i];
-        int rc = extent->pack ? read_extent(r, extent, (uint8_t *)to + extent->offset, err) : 0;
+        struct sl_pg_retry retry = {0};
+        int rc = 0;
+        while (extent->pack && (rc = read_extent(r, extent, (uint8_t *)to + extent->offset, err)) &&
+               sl_pg_try_again(&retry, rc, r->step_ms))
+            ;
         if (rc)
             return rc;
     }

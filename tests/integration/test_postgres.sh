@@ -46,6 +46,10 @@ c1_psql -c "create tablespace t location '$work/ts'" \
   -c "create table mixed as select i as id, md5(i::text) as a, repeat(md5(random()::text), 6) as b from generate_series(1, 10000) i" \
   -c "create table empty (i int)"
 as_pg pgbench -q -i -s 1 $c1_conn >/dev/null 2>&1
+as_pg truncate -s 600M "$c1_data/big" # more than two pieces of a file, nearly all of it a hole
+for at in 0 65535 65536 100000 153599; do
+  head -c 4096 /dev/urandom | as_pg dd of="$c1_data/big" bs=4096 seek=$at conv=notrunc status=none
+done
 
 say "what is refused"
 expect 55 c1_sluice backup # no stanza
@@ -64,6 +68,9 @@ check = json.load(open(sys.argv[1]))
 assert all(c['result'] == 'ok' for c in check['checks'] if c['name'] != 'space'), check
 assert check['transport']['kind'] == 'local', check
 PY
+
+expect 0 c1_sluice backup --dry-run
+[ -z "$(labels)" ] && [ ! -e "$work/repo/main/backup" ] || die "a dry run stored something"
 
 say "a backup while tables are written, grown and cut"
 as_pg pgbench -n -c 2 -T 4 $c1_conn >/dev/null 2>&1 &
@@ -165,8 +172,12 @@ fi
 rm -rf "$work/r1" "${work:?}/ts2"/*
 
 say "restore to the moment"
+expect 0 c1_sluice restore --datadir="$work/r1" --target-time="$moment" "$map" --dry-run
+[ ! -e "$work/r1" ] || die "a dry run made a folder"
 expect 0 c1_sluice restore --datadir="$work/r1" --target-time="$moment" --target-action=promote "$map"
 cat "$work/out"
+cmp "$c1_data/big" "$work/r1/big" || die "the big file differs"
+[ "$(du -m "$work/r1/big" | cut -f 1)" -le 20 ] || die "holes were filled"
 grep -q "^archive_mode = 'off'" "$work/r1/postgresql.auto.conf"
 [ "$(stat -c %a "$work/r1")" = 700 ]
 [ ! -e "$work/r1/sluice.restoring" ]
