@@ -617,8 +617,7 @@ int sl_control_flush(struct sl_control *control, sl_deadline deadline)
             return SL_ERR_CLOSED;
         if (!control->stuck)
             return 0;
-        int rc =
-            sl_control_wait(control->fd, control->write_wants_in ? POLLIN : POLLOUT, -1, deadline);
+        int rc = sl_net_wait(control->fd, control->write_wants_in ? POLLIN : POLLOUT, -1, deadline);
         if (rc)
             return rc;
     }

@@ -4,6 +4,7 @@
 #define SL_SESSION_CONTROL_INTERNAL_H
 
 #include "core/session/control.h"
+#include "core/transport/net.h"
 
 #include <openssl/ssl.h>
 #include <pthread.h>
@@ -37,7 +38,7 @@ struct sl_control {
     sl_deadline handshake_by;
     char expected[256];      /* client: the name asked for */
     char refused_names[256]; /* and those of a certificate that does not have it */
-    char peer[64], address[96], peer_ip[64];
+    char peer[64], address[SL_NET_NAME_BYTES], peer_ip[64];
     uint8_t secret[32]; /* of a pair */
 
     uint8_t *in; /* SL_FRAME_MAX + 4 bytes, once OPEN */
@@ -75,11 +76,7 @@ int sl_tls_peer_name(SSL *ssl, char *name, size_t room, struct sl_err *err);
 /* The reason of OpenSSL's oldest error, for messages; empties the queue. Static text. */
 const char *sl_tls_reason(void);
 
-/* connect.c: a connected non-blocking socket. */
-int sl_control_dial(const struct sl_control_route *route, sl_deadline deadline, int *ret_fd,
-                    struct sl_err *err);
-/* Polls until fd is ready, the deadline passes or cancel_fd is readable. */
-int sl_control_wait(int fd, short events, int cancel_fd, sl_deadline deadline);
+/* connect.c: fills in the peer's address. */
 void sl_control_name_socket(struct sl_control *control);
 
 /* A control in state SHAKING (with TLS) or OPEN (`ssl` NULL). Takes fd and ssl in any case. */
