@@ -1,7 +1,7 @@
 #!/bin/bash
-# Pull and push against perftest (ib_read_bw, ib_write_bw, both with -e: events, as lanes) in one lab
-# kernel over Soft-RoCE and soft iWARP: same device, queue pairs, depth and block size, by turns.
-# Prints the medians and their ratio; the bar is 95 %.
+# Pull and push against perftest (ib_read_bw -e: waiting for events, as lanes do; ib_write_bw, which
+# can only poll) in one lab kernel over Soft-RoCE and soft iWARP: same device, queue pairs, depth and
+# block size, by turns. Prints the medians and their ratio; the bar is 95 %.
 #
 #   SLUICE_BUILD=build/release tests/bench/lab_bandwidth.sh [MIB [LANES [DEPTH [ROUNDS]]]]
 #

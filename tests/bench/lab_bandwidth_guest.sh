@@ -14,8 +14,8 @@ timed() { # COMMAND…: seconds
   echo "$EPOCHREALTIME $begin" | awk '{ print $1 - $2 }'
 }
 perftest() { # PROGRAM MIB: seconds. ib_read_bw's client reads from the server, as a target pulls.
-  local arguments=(-R -e -F -s 1048576 -q "$lanes" -t "$depth" -n $(($2 / lanes)))
-  [ "$1" = ib_read_bw ] && arguments+=(-o 16)
+  local arguments=(-R -F -s 1048576 -q "$lanes" -t "$depth" -n $(($2 / lanes)))
+  [ "$1" = ib_read_bw ] && arguments+=(-e -o 16) # ib_write_bw can only poll
   "$1" "${arguments[@]}" > server.log 2>&1 & local server=$!
   sleep 1
   timed "$1" "${arguments[@]}" "$address"
