@@ -46,7 +46,8 @@ free_port() { # a port of 127.0.0.1 that nobody listens on, with the next one fr
 make_pki() {
   [ -d "$work/pki" ] && return
   sluice cert init "$work/pki" >/dev/null
-  for name in localhost db1 db2; do sluice cert issue "$name" --dir "$work/pki" >/dev/null; done
+  local host
+  for host in localhost db1 db2; do sluice cert issue "$host" --dir "$work/pki" >/dev/null; done
 }
 
 # start_target NAME REPO [ENV=VALUE…]: a sluiced on REPO; sets port and target_pid. Its log is

@@ -13,6 +13,15 @@ line_sums() { # psql function
     union all select 'history', count(*), sum(hashtextextended(t::text, 0)) from pgbench_history t
     union all select 'mixed', count(*), sum(hashtextextended(t::text, 0)) from mixed t order by 1"
 }
+# line_archived: everything up to the last switch has reached the archive
+line_archived() {
+  local name until=$((SECONDS + 60))
+  name=$(c1_psql -c "select pg_walfile_name(pg_current_wal_lsn() - 1)")
+  until [[ ! $(c1_psql -c "select last_archived_wal from pg_stat_archiver") < $name ]]; do
+    [ $SECONDS -lt $until ] || die "$name is not archived after 60 s"
+    sleep 0.2
+  done
+}
 # line_run TRANSPORT_WORD: everything; wants `check` to say TRANSPORT_WORD
 line_run() {
   local before moment after start
@@ -30,7 +39,9 @@ line_run() {
   sleep 1
   moment=$(c1_psql -c "select now()")
   sleep 1
-  c1_psql -c "drop table mixed; select pg_switch_wal()" >/dev/null
+  # two commands: one would be one transaction, whose commit lies behind the switch
+  c1_psql -c "drop table mixed" -c "select pg_switch_wal()" >/dev/null
+  line_archived
   start=$SECONDS
   c1_sluice restore --datadir "$work/restored" --target-time "$moment" --target-action promote || die "restore"
   say "restore took $((SECONDS - start)) s"
@@ -38,10 +49,12 @@ line_run() {
   stop_cluster c1 15 immediate
   as_pg pg_ctl -D "$work/restored" -l "$work/restored.log" -w -t 120 start >/dev/null || { cat "$work/restored.log"; die "the restored server does not start"; }
   at_exit+=("as_pg pg_ctl -D '$work/restored' -m immediate -w stop >/dev/null 2>&1")
-  local i
-  for i in $(seq 300); do
-    [ "$(c1_psql -c 'select pg_is_in_recovery()')" = f ] && break
+  local until=$((SECONDS + 120)) recovering=
+  while [ "$recovering" != f ]; do
     sleep 0.2
+    recovering=$(c1_psql -c 'select pg_is_in_recovery()' 2>&1) || true
+    as_pg pg_ctl -D "$work/restored" status >/dev/null || { cat "$work/restored.log"; die "the restored server ended"; }
+    [ $SECONDS -lt $until ] || { cat "$work/restored.log"; die "recovery does not end: $recovering"; }
   done
   after=$(line_sums c1_psql)
   [ "$before" = "$after" ] || { echo "$before"; echo "$after"; die "the restored tables differ"; }
