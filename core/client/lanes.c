@@ -228,10 +228,12 @@ static void say_down(struct session *session, uint16_t id, const char *reason)
     struct sl_msg msg = {.type = SL_MSG_LANE_DOWN};
     msg.lane_down.lane = id;
     snprintf(msg.lane_down.reason, sizeof msg.lane_down.reason, "%s", reason);
-    sl_log(SL_LOG_WARN, "client", "lane %u to %s was lost: %s", id, session->host, reason);
     pthread_mutex_lock(&session->lock);
+    bool over = session->closed || session->failure.code; /* then lanes end as they should */
     session_send(session, &msg);
     pthread_mutex_unlock(&session->lock);
+    sl_log(over ? SL_LOG_DEBUG : SL_LOG_WARN, "client", "lane %u to %s was lost: %s", id,
+           session->host, reason);
 }
 
 /* One turn of a lane; false when it is closed. Pushes noticed are noted in `pushes`; `*ret_more`
