@@ -24,14 +24,14 @@ faulty() { # FAULT COMMAND…: as c1_sluice
 }
 # start_restored DIR: starts it beside c1 (another port), with psql as r_psql; waits until it is writable
 start_restored() {
-  local dir=$1 rport i
+  local dir=$1 want=${2:-f} rport i
   rport=$(free_port)
   as_pg sh -c "printf 'port = %s\n' $rport >>'$dir/postgresql.auto.conf'"
   at_exit+=("as_pg pg_ctl -D '$dir' -m immediate -w stop >/dev/null 2>&1")
   as_pg pg_ctl -D "$dir" -l "$dir.log" -w -t 120 start >/dev/null || { cat "$dir.log"; die "the restored server does not start"; }
   eval "r_psql() { as_pg psql -X -q -A -t -v ON_ERROR_STOP=1 -h '$work/c1-socket' -p $rport -U postgres -d postgres \"\$@\"; }"
   for i in $(seq 300); do
-    [ "$(r_psql -c 'select pg_is_in_recovery()')" = f ] && return
+    [ "$(r_psql -c 'select pg_is_in_recovery()')" = "$want" ] && return
     sleep 0.2
   done
   cat "$dir.log"
@@ -189,6 +189,27 @@ r_psql -c "create extension amcheck" \
   -c "select count(bt_index_check(c.oid)) from pg_class c where relkind = 'i' and relpersistence = 'p'" >/dev/null || die "an index is damaged"
 as_pg pg_ctl -D "$work/r1" -m fast -w stop >/dev/null
 as_pg pg_checksums --check -D "$work/r1" >/dev/null || die "a page checksum is wrong"
+
+say "a standby follows the archive: it asks for what is not there yet, again and again"
+rm -rf "${work:?}/ts2"/*
+expect 0 c1_sluice restore --datadir="$work/r3" --type=standby "$map"
+start_restored "$work/r3" t
+for round in 1 2; do
+  c1_psql -c "create table followed$round as select $round" -c "select pg_switch_wal()" >/dev/null
+  for i in $(seq 150); do
+    [ "$(r_psql -c "select count(*) from pg_class where relname = 'followed$round'")" = 1 ] && break
+    sleep 0.2
+  done
+  [ "$(r_psql -c "select count(*) from followed$round")" = 1 ] || { tail -n 30 "$work/r3.log"; die "the standby does not follow"; }
+done
+as_pg pg_ctl -D "$work/r3" -m fast -w stop >/dev/null
+
+say "restore to where the backup is consistent"
+rm -rf "${work:?}/ts2"/*
+expect 0 c1_sluice restore --datadir="$work/r4" --type=immediate --target-action=promote --set="$first" "$map"
+start_restored "$work/r4"
+[ "$(r_psql -c "select count(*) from spaced")" = 20000 ] || die "immediate went too far"
+as_pg pg_ctl -D "$work/r4" -m fast -w stop >/dev/null
 
 say "restore to the end of WAL: a new timeline in the same archive"
 wanted=$(sums c1_psql)
