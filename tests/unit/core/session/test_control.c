@@ -493,8 +493,8 @@ static void control_connect__cancelled__returns_at_once(void **state)
 struct end {
     struct sl_control *control;
     pthread_t thread;
-    uint32_t next[SENDERS]; /* expected of each sender */
-    uint32_t wanted;        /* of each */
+    _Atomic uint32_t next[SENDERS]; /* expected of each sender */
+    uint32_t wanted;                /* of each */
     int rc;
     struct sl_err err;
     _Atomic bool full;
@@ -544,8 +544,11 @@ static void *own(void *arg)
     return NULL;
 }
 
+#define SENDER_WINDOW 24u
+
 struct sender {
     struct sl_control *control;
+    struct end *reader;
     uint32_t number, count;
     size_t bytes;
     pthread_t thread;
@@ -555,6 +558,7 @@ struct sender {
 static void *send_all(void *arg)
 {
     struct sender *s = arg;
+    sl_deadline deadline = sl_deadline_in_ms(60000);
     uint8_t *bytes = malloc(s->bytes + 1);
     for (uint32_t i = 0; i < s->count && !s->rc; i++) {
         size_t count = (i * 7919u) % (s->bytes + 1);
@@ -563,8 +567,10 @@ static void *send_all(void *arg)
         struct sl_msg msg = {.type = SL_MSG_TABLED};
         msg.tabled = (struct sl_msg_tabled){s->number, i, bytes, count};
         s->rc = sl_control_send(s->control, &msg);
-        if (i % 64 == 63)
-            usleep(2000); /* stay below the queue's bound */
+        /* stays below the queue's bound, however slow the reader is */
+        while (!s->rc && atomic_load(&s->reader->next[s->number]) + SENDER_WINDOW < i &&
+               !sl_deadline_passed(deadline))
+            usleep(100);
     }
     free(bytes);
     return NULL;
@@ -580,7 +586,7 @@ static void exchange(struct sl_control *a, struct sl_control *b, uint32_t count,
         MUST(pthread_create(&ends[i].thread, NULL, own, &ends[i]) == 0);
     for (int i = 0; i < 2; i++)
         for (uint32_t k = 0; k < SENDERS; k++) {
-            senders[i][k] = (struct sender){ends[i].control, k, count, bytes, 0, 0};
+            senders[i][k] = (struct sender){ends[i].control, &ends[1 - i], k, count, bytes, 0, 0};
             MUST(pthread_create(&senders[i][k].thread, NULL, send_all, &senders[i][k]) == 0);
         }
     for (int i = 0; i < 2; i++)
