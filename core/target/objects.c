@@ -72,7 +72,7 @@ struct object *object_new(struct session *session, uint32_t number, const char *
     session->any_object = true;
     struct object *object = NULL;
     if (session->target->stopping)
-        sl_err_set(&err, SL_ERR_CANCELLED, "the target is shutting down");
+        sl_err_set(&err, SL_ERR_CLOSED, "the target is shutting down");
     else if ((writing ? session->writing : session->reading) >= OBJECTS_OPEN_MAX ||
              session->object_count >= OBJECTS_KEPT_MAX)
         sl_err_set(&err, SL_ERR_LIMIT, "too many objects are open in this session");

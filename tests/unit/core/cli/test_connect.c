@@ -207,9 +207,9 @@ static void connection__host_without_port__7430(void **state)
     struct fixture *f = *state;
     set_tls(f);
     static const char *const cases[][2] = {{"127.255.255.254", "127.255.255.254:7430"},
-                                           {"::1", "::1:7430"},
-                                           {"[::1]", "::1:7430"},
-                                           {"[::1]:1", "::1:1"},
+                                           {"::1", "[::1]:7430"},
+                                           {"[::1]", "[::1]:7430"},
+                                           {"[::1]:1", "[::1]:1"},
                                            {"localhost:1", "localhost:1"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const struct sl_option *const tables[] = {sl_core_options};
