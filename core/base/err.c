@@ -16,6 +16,10 @@ static const struct {
 #undef X
 };
 
+/* What the thread set last: a caller that passes no struct sl_err still gets the right code from
+ * `return sl_err_hint(err, …)`. */
+static _Thread_local int last_code = SL_ERR_INTERNAL;
+
 static int index_of(int code)
 {
     return code <= 0 && code > -SL_INDEX_COUNT_ ? -code : -1;
@@ -48,6 +52,7 @@ bool sl_code_retryable(int code)
 static void __attribute__((format(printf, 4, 0)))
 set_message(struct sl_err *err, int code, int sys, const char *fmt, va_list args)
 {
+    last_code = code;
     if (!err)
         return;
     err->code = code;
@@ -89,7 +94,7 @@ int sl_err_sys(struct sl_err *err, int code, int sys_errno, const char *fmt, ...
 int sl_err_hint(struct sl_err *err, const char *fmt, ...)
 {
     if (!err)
-        return SL_ERR_INTERNAL;
+        return last_code;
     va_list args;
     va_start(args, fmt);
     vsnprintf(err->hint, sizeof err->hint, fmt, args);
@@ -100,7 +105,7 @@ int sl_err_hint(struct sl_err *err, const char *fmt, ...)
 int sl_err_prefix(struct sl_err *err, const char *fmt, ...)
 {
     if (!err)
-        return SL_ERR_INTERNAL;
+        return last_code;
     char whole[SL_ERR_MSG_BYTES];
     va_list args;
     va_start(args, fmt);
@@ -116,6 +121,7 @@ int sl_err_prefix(struct sl_err *err, const char *fmt, ...)
 
 int sl_err_copy(struct sl_err *to, const struct sl_err *from)
 {
+    last_code = from->code;
     if (to)
         *to = *from;
     return from->code;

@@ -95,10 +95,10 @@ int sl_err_set(struct sl_err *err, int code, const char *fmt, ...)
 int sl_err_sys(struct sl_err *err, int code, int sys_errno, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 
-/* Set the hint of an error that was set. Returns err's code (or `SL_ERR_INTERNAL` for NULL). */
+/* Set the hint of an error that was just set. Returns its code, also when `err` is NULL. */
 int sl_err_hint(struct sl_err *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Put "context: " before the message. Returns err's code. */
+/* Put "context: " before the message. Returns the code, also when `err` is NULL. */
 int sl_err_prefix(struct sl_err *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* Copy; `to` may be NULL. Returns from->code. */
