@@ -91,7 +91,7 @@ ended target $target 30 0
 ended client $client 30 0
 tail -q -n 1 target.log client.log
 wait $removal || { echo "FAILED: the device is not removed"; failures=$((failures + 1)); }
-"$lane_tool" describe && { echo "FAILED: the device is still there"; failures=$((failures + 1)); }
+"$lane_tool" describe > describe.log && { echo "FAILED: the device is still there"; failures=$((failures + 1)); }
 rdma link add "${device}0" type "$device" netdev $link || failures=$((failures + 1))
 settings=(mib=8 lanes=2 depth=8)
 echo "== $device: lanes over the device that came back"
