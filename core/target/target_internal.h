@@ -427,8 +427,9 @@ struct half_open; /* accept.c: a connection whose first bytes have not come */
     X(bytes_in)                                                                                    \
     X(blocks_out)                                                                                  \
     X(bytes_out)                                                                                   \
-    X(objects_created) X(objects_identical) X(objects_refused) X(objects_failed) X(batches)        \
-        X(batch_objects) X(lanes_lost) X(pool_waits)
+    X(objects_created)                                                                             \
+    X(objects_identical) X(objects_refused) X(objects_failed) X(batches) X(batch_objects)          \
+        X(lanes_lost) X(pool_waits)
 
 struct counters {
 #define X(name) atomic_uint_fast64_t name;

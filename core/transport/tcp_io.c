@@ -48,11 +48,11 @@ static void add_piece(struct iovec *pieces, size_t *count, const uint8_t *start,
         pieces[(*count)++] = (struct iovec){(void *)(uintptr_t)(start + skipped), bytes - skipped};
 }
 
-/* The first `frames` of the ring, less what was sent of them, up to the budget. */
-static size_t gather(const struct tcp_lane *tcp, size_t frames, struct iovec *pieces)
+/* The first `frames` of the ring, less what was sent of them, until `budget` is used up. */
+static size_t gather(const struct tcp_lane *tcp, size_t frames, size_t budget, struct iovec *pieces)
 {
     size_t count = 0, total = 0, skip = tcp->out_sent;
-    for (size_t i = 0; i < frames && total < TCP_BUDGET_BYTES; i++) {
+    for (size_t i = 0; i < frames && total < budget; i++) {
         const struct tcp_out *out = &tcp->out[(tcp->out_head + i) % tcp->out_room];
         add_piece(pieces, &count, out->head, out->head_bytes, &skip);
         add_piece(pieces, &count, out->data, out->data_bytes, &skip);
@@ -95,7 +95,8 @@ void tcp_send(struct tcp_lane *tcp, struct tcp_events *events)
             frames = events->max - events->count;
         if (!frames)
             return;
-        struct msghdr message = {.msg_iov = pieces, .msg_iovlen = gather(tcp, frames, pieces)};
+        struct msghdr message = {.msg_iov = pieces,
+                                 .msg_iovlen = gather(tcp, frames, budget, pieces)};
         size_t wanted = 0;
         for (size_t i = 0; i < message.msg_iovlen; i++)
             wanted += pieces[i].iov_len;

@@ -26,7 +26,7 @@ static int publish_all(struct sl_store *store, struct sl_publish *items, size_t 
 static void publish__batch__all_created(void **state)
 {
     struct store_fixture *f = *state;
-    char names[100][16];
+    char names[100][32];
     struct sl_publish items[100];
     for (int i = 0; i < 100; i++) { /* more than the sync ring is deep */
         snprintf(names[i], sizeof names[i], "s%d/x%02d", i % 3, i);
