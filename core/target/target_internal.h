@@ -420,6 +420,8 @@ int lane_local(struct sl_target *target, struct ask *ask, struct sl_err *err);
 
 struct half_open; /* accept.c: a connection whose first bytes have not come */
 
+/* one a line, which clang-format would not leave */
+/* clang-format off */
 #define COUNTERS(X)                                                                                \
     X(sessions)                                                                                    \
     X(sessions_refused)                                                                            \
@@ -428,8 +430,14 @@ struct half_open; /* accept.c: a connection whose first bytes have not come */
     X(blocks_out)                                                                                  \
     X(bytes_out)                                                                                   \
     X(objects_created)                                                                             \
-    X(objects_identical) X(objects_refused) X(objects_failed) X(batches) X(batch_objects)          \
-        X(lanes_lost) X(pool_waits)
+    X(objects_identical)                                                                           \
+    X(objects_refused)                                                                             \
+    X(objects_failed)                                                                              \
+    X(batches)                                                                                     \
+    X(batch_objects)                                                                               \
+    X(lanes_lost)                                                                                  \
+    X(pool_waits)
+/* clang-format on */
 
 struct counters {
 #define X(name) atomic_uint_fast64_t name;
