@@ -210,7 +210,7 @@ static void connection__host_without_port__7430(void **state)
                                            {"::1", "[::1]:7430"},
                                            {"[::1]", "[::1]:7430"},
                                            {"[::1]:1", "[::1]:1"},
-                                           {"localhost:1", "localhost:1"}};
+                                           {"localhost:1", ":1: "}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const struct sl_option *const tables[] = {sl_core_options};
         struct sl_options *mine = f->options;
