@@ -165,6 +165,10 @@ static void lies_about_uploads__protocol_and_a_new_session(void **state)
     for (size_t i = 0; i < sizeof scripts / sizeof *scripts; i++) {
         struct sl_err err;
         int rc = play(scripts[i], try_upload, &err);
+        /* a STORED that comes too early may be read when COMMIT is under way: then its digest is
+         * what gives it away */
+        if (scripts[i] == stores_uncommitted && rc == SL_ERR_CHECKSUM)
+            continue;
         if (rc != SL_ERR_PROTOCOL)
             print_error("script %zu: %s\n", i, err.msg);
         assert_int_equal(rc, SL_ERR_PROTOCOL);
