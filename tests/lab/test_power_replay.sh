@@ -8,7 +8,7 @@
 # rest).
 set -euo pipefail
 . "$SLUICE_ROOT/tests/support/lib.sh"
-cuts=${SLUICE_POWER_CUTS:-60}
+cuts=${SLUICE_POWER_CUTS:-40}
 few=$((cuts / 4 > 10 ? cuts / 4 : 10)) # for builds that fail at almost every cut
 here=$SLUICE_ROOT/tests/lab
 make_pki
