@@ -2,11 +2,14 @@
  * acknowledgement the moment it has it.
  *
  *   archive_load --stanza S --ack FILE [--count N] [--first N] [--bytes B] [--threads T]
- *                [--mark COMMAND] (--repo DIR | --host H:P [--host2 H:P] --pki DIR --client NAME)
+ *                [--mark COMMAND] [--chase DIR] (--repo DIR | --host H:P [--host2 H:P] --pki DIR
+ * --client NAME)
  *
  * With --host2 each object is sent to both daemons at once by two threads (two writers of one
- * name, in two processes). --mark runs `COMMAND name` after each acknowledgement. Ends 0 when
- * everything was stored, 3 when something was not (a cut target, say): that is not its business.
+ * name, in two processes); with --chase REPOSITORY the second follows as soon as the first has
+ * given the name, so that it is always the loser. --mark runs `COMMAND name` after each
+ * acknowledgement. Ends 0 when everything was stored, 3 when something was not (a cut target, say):
+ * that is not its business.
  */
 #include "core/base/log.h"
 #include "core/base/thread.h"
@@ -25,7 +28,7 @@
 #include <unistd.h>
 
 static struct {
-    const char *stanza, *ack, *mark, *repo, *host, *host2, *pki, *client;
+    const char *stanza, *ack, *mark, *repo, *host, *host2, *chase, *pki, *client;
     uint64_t first, count;
     size_t bytes;
     unsigned threads, io_ms;
@@ -67,6 +70,15 @@ static void store_one(struct sl_client *client, const char *name, const uint8_t 
     }
 }
 
+/* Waits until the first side has given the name, or for two seconds. */
+static void chase(const char *name)
+{
+    char path[SL_NAME_MAX + 512];
+    snprintf(path, sizeof path, "%s/%s/%s", opt.chase, opt.stanza, name);
+    for (int tries = 0; access(path, F_OK) != 0 && tries < 2000; tries++)
+        usleep(1000);
+}
+
 static void *work(void *arg)
 {
     struct sl_client *client = *(struct sl_client **)arg;
@@ -80,6 +92,8 @@ static void *work(void *arg)
         char name[SL_NAME_MAX];
         archive_name(opt.first + n, name);
         archive_fill(name, bytes, opt.bytes);
+        if (side == 1 && opt.chase)
+            chase(name);
         store_one(client, name, bytes);
     }
     free(bytes);
@@ -144,16 +158,15 @@ static void parse(int argc, char **argv)
         HOST2,
         PKI,
         CLIENT,
+        CHASE,
         IO
     };
     static const struct option longs[] = {
-        {"stanza", 1, NULL, STANZA}, {"ack", 1, NULL, ACK},
-        {"count", 1, NULL, COUNT},   {"first", 1, NULL, FIRST},
-        {"bytes", 1, NULL, BYTES},   {"threads", 1, NULL, THREADS},
-        {"mark", 1, NULL, MARK},     {"repo", 1, NULL, REPO},
-        {"host", 1, NULL, HOST},     {"host2", 1, NULL, HOST2},
-        {"pki", 1, NULL, PKI},       {"client", 1, NULL, CLIENT},
-        {"io-ms", 1, NULL, IO},      {0}};
+        {"stanza", 1, NULL, STANZA}, {"ack", 1, NULL, ACK},     {"count", 1, NULL, COUNT},
+        {"first", 1, NULL, FIRST},   {"bytes", 1, NULL, BYTES}, {"threads", 1, NULL, THREADS},
+        {"mark", 1, NULL, MARK},     {"repo", 1, NULL, REPO},   {"host", 1, NULL, HOST},
+        {"host2", 1, NULL, HOST2},   {"pki", 1, NULL, PKI},     {"client", 1, NULL, CLIENT},
+        {"chase", 1, NULL, CHASE},   {"io-ms", 1, NULL, IO},    {0}};
     for (int c; (c = getopt_long(argc, argv, "", longs, NULL)) != -1;) {
         switch (c) {
         case STANZA:
@@ -191,6 +204,9 @@ static void parse(int argc, char **argv)
             break;
         case CLIENT:
             opt.client = optarg;
+            break;
+        case CHASE:
+            opt.chase = optarg;
             break;
         case IO:
             opt.io_ms = (unsigned)strtoul(optarg, NULL, 10);
