@@ -40,7 +40,7 @@ static void half_open_free(struct sl_target *target, struct half_open *half, boo
         at = &(*at)->next;
     *at = half->next;
     target->half_open_count--;
-    control_unwatch(target, half->fd);
+    sl_target_control_unwatch(target, half->fd);
     if (close_fd)
         close(half->fd);
     sl_free(half);
@@ -80,7 +80,7 @@ static void begin_control(struct sl_target *target, struct half_open *half)
     int rc = sl_control_accept(target->config.tls, fd, &control, &err);
     if (!rc) {
         sl_control_handshake_by(control, deadline);
-        rc = session_new(target, control, &address, deadline, &err);
+        rc = sl_target_session_new(target, control, &address, deadline, &err);
     }
     if (rc)
         sl_log_err(SL_LOG_WARN, "target", &err, "a control connection could not be begun");
@@ -97,7 +97,7 @@ static void begin_lane(struct sl_target *target, struct half_open *half)
     if (rc)
         sl_err_set(&err, rc, "a lane's hello that is none");
     else
-        rc = lane_admit(target, target->tcp_rail, &hello, &domain, reply, &err);
+        rc = sl_target_lane_admit(target, target->tcp_rail, &hello, &domain, reply, &err);
     if (rc) {
         sl_log_err(SL_LOG_DETAIL, "target", &err, "a lane was refused");
         half_open_free(target, half, true);
@@ -109,11 +109,11 @@ static void begin_lane(struct sl_target *target, struct half_open *half)
         depth = hello.depth;
     half_open_free(target, half, false);
     rc = sl_tcp_lane_accept(fd, domain, &hello, reply, depth, &lane, &err);
-    struct session *session = session_find(target, &hello.session);
+    struct session *session = sl_target_session_find(target, &hello.session);
     if (rc)
         sl_log_err(SL_LOG_WARN, "target", &err, "a lane could not be begun");
     else
-        lane_add(session, lane);
+        sl_target_lane_add(session, lane);
 }
 
 static void half_open_ready(struct sl_target *target, struct watch *watch)
@@ -176,7 +176,7 @@ static void accepted(struct sl_target *target, int fd, const struct in6_addr *ad
     half->fd = fd;
     half->address = *address;
     half->deadline = sl_deadline_in_ms(HANDSHAKE_MS);
-    if (control_watch(target, fd, &half->watch, &err) != 0) {
+    if (sl_target_control_watch(target, fd, &half->watch, &err) != 0) {
         close(fd);
         sl_free(half);
         return;
@@ -210,13 +210,13 @@ static void listen_ready(struct sl_target *target, struct watch *watch)
         struct sl_err err;
         sl_err_sys(&err, SL_ERR_LIMIT, error, "could not accept a connection");
         sl_log_err(SL_LOG_WARN, "target", &err, "listener");
-        control_unwatch(target, target->listen_fd);
+        sl_target_control_unwatch(target, target->listen_fd);
         target->listen_again = sl_deadline_in_ms(RETRY_MS);
         return;
     }
 }
 
-void accept_tick(struct sl_target *target, uint64_t now_ns)
+void sl_target_accept_tick(struct sl_target *target, uint64_t now_ns)
 {
     struct half_open *next;
     for (struct half_open *half = target->half_open; half; half = next) {
@@ -225,11 +225,11 @@ void accept_tick(struct sl_target *target, uint64_t now_ns)
             half_open_free(target, half, true);
     }
     if (target->listen_again && now_ns >= target->listen_again && target->listen_fd >= 0 &&
-        control_watch(target, target->listen_fd, &target->listen_watch, NULL) == 0)
+        sl_target_control_watch(target, target->listen_fd, &target->listen_watch, NULL) == 0)
         target->listen_again = 0;
 }
 
-uint64_t accept_due_ns(const struct sl_target *target)
+uint64_t sl_target_accept_due_ns(const struct sl_target *target)
 {
     uint64_t due = UINT64_MAX;
     for (const struct half_open *half = target->half_open; half; half = half->next)
@@ -289,7 +289,7 @@ static int open_listener(struct sl_target *target, struct sl_err *err)
                              ? ((const struct sockaddr_in6 *)(const void *)&own)->sin6_port
                              : ((const struct sockaddr_in *)(const void *)&own)->sin_port);
     target->listen_watch.ready = listen_ready;
-    return control_watch(target, target->listen_fd, &target->listen_watch, err);
+    return sl_target_control_watch(target, target->listen_fd, &target->listen_watch, err);
 }
 
 /* --- RDMA --------------------------------------------------------------------------------------
@@ -300,7 +300,7 @@ static int rdma_admit(void *arg, struct sl_rail *rail, const struct sl_lane_hell
                       uint8_t reply[SL_LANE_HELLO_BYTES], struct sl_err *err)
 {
     (void)hello_bytes;
-    return lane_admit(arg, rail, hello, ret_domain, reply, err);
+    return sl_target_lane_admit(arg, rail, hello, ret_domain, reply, err);
 }
 
 /* The shared domain of a device; where a pull's sink must be writable, each session makes its
@@ -312,7 +312,7 @@ static int rdma_met(void *arg, struct sl_rail *rail, struct sl_err *err)
     size_t bytes = (size_t)(rail->own_sink ? SINK_BLOCKS : target->pool.count) * SL_BLOCK_BYTES;
     int rc = target->config.rdma->memlock(bytes, err);
     if (!rc && !rail->own_sink)
-        rc = pool_meet(&target->pool, rail, &pool_rail, err);
+        rc = sl_target_pool_meet(&target->pool, rail, &pool_rail, err);
     if (rc)
         sl_log_err(SL_LOG_WARN, "target", err, "device %s cannot be used", rail->label);
     else
@@ -333,9 +333,9 @@ static void rdma_ready(struct sl_target *target, struct watch *watch)
             sl_log_err(SL_LOG_DETAIL, "target", &err, "a lane was not made");
             continue;
         }
-        struct session *session = session_find(target, &lane->session);
+        struct session *session = sl_target_session_find(target, &lane->session);
         if (session)
-            lane_add(session, lane);
+            sl_target_lane_add(session, lane);
         else
             sl_lane_free(lane); /* the session has ended meanwhile */
     }
@@ -365,7 +365,7 @@ static void open_rdma(struct sl_target *target)
         rc = rdma->listen(&listen, &target->rdma_listener, &err);
     if (!rc) {
         target->rdma_watch.ready = rdma_ready;
-        rc = control_watch(target, target->rdma_listener->fd, &target->rdma_watch, &err);
+        rc = sl_target_control_watch(target, target->rdma_listener->fd, &target->rdma_watch, &err);
     }
     if (!rc)
         return;
@@ -376,7 +376,7 @@ static void open_rdma(struct sl_target *target)
     sl_log_err(SL_LOG_WARN, "target", &err, "no RDMA lanes");
 }
 
-int accept_start(struct sl_target *target, struct sl_err *err)
+int sl_target_accept_start(struct sl_target *target, struct sl_err *err)
 {
     int rc = open_listener(target, err);
     if (!rc)
@@ -385,17 +385,17 @@ int accept_start(struct sl_target *target, struct sl_err *err)
 }
 
 /* No new connections. The RDMA listener stays until its lanes are gone: it owns their rails. */
-void accept_stop(struct sl_target *target)
+void sl_target_accept_stop(struct sl_target *target)
 {
     while (target->half_open)
         half_open_free(target, target->half_open, true);
     if (target->listen_fd >= 0) {
         if (!target->listen_again)
-            control_unwatch(target, target->listen_fd);
+            sl_target_control_unwatch(target, target->listen_fd);
         close(target->listen_fd);
     }
     target->listen_fd = -1;
     target->listen_again = 0;
     if (target->rdma_listener)
-        control_unwatch(target, target->rdma_listener->fd);
+        sl_target_control_unwatch(target, target->rdma_listener->fd);
 }

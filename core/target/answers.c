@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-void answer(struct session *session, const struct sl_msg *msg)
+void sl_target_answer(struct session *session, const struct sl_msg *msg)
 {
     if (session->state > SESSION_LIVE)
         return;
@@ -13,8 +13,8 @@ void answer(struct session *session, const struct sl_msg *msg)
     session->dirty = true;
 }
 
-void answer_error(struct session *session, enum sl_about kind, uint32_t about,
-                  const struct sl_err *err)
+void sl_target_answer_error(struct session *session, enum sl_about kind, uint32_t about,
+                            const struct sl_err *err)
 {
     struct sl_msg msg = {.type = SL_MSG_ERROR};
     msg.error.code = (uint16_t)-err->code;
@@ -22,8 +22,8 @@ void answer_error(struct session *session, enum sl_about kind, uint32_t about,
     msg.error.about = about;
     snprintf(msg.error.text, sizeof msg.error.text, "%s", err->msg);
     snprintf(msg.error.hint, sizeof msg.error.hint, "%s", err->hint);
-    answer_flush(session); /* what came before it stays before it */
-    answer(session, &msg);
+    sl_target_answer_flush(session); /* what came before it stays before it */
+    sl_target_answer(session, &msg);
 }
 
 static void flush_taken(struct session *session)
@@ -36,7 +36,7 @@ static void flush_taken(struct session *session)
     struct sl_msg msg = {.type = SL_MSG_TAKEN};
     msg.taken.slots = body;
     msg.taken.slots_bytes = sl_writer_used(&w);
-    answer(session, &msg);
+    sl_target_answer(session, &msg);
 }
 
 static void flush_sent(struct session *session)
@@ -45,10 +45,10 @@ static void flush_sent(struct session *session)
     msg.sent.blocks = session->sent;
     msg.sent.blocks_bytes = (size_t)session->sent_count * SL_SENT_BYTES;
     session->sent_count = 0;
-    answer(session, &msg);
+    sl_target_answer(session, &msg);
 }
 
-void answer_flush(struct session *session)
+void sl_target_answer_flush(struct session *session)
 {
     if (session->taken_count)
         flush_taken(session);
@@ -56,7 +56,7 @@ void answer_flush(struct session *session)
         flush_sent(session);
 }
 
-void answer_taken(struct session *session, uint32_t slot)
+void sl_target_answer_taken(struct session *session, uint32_t slot)
 {
     session->slot_states[slot] = SLOT_CLIENTS;
     if (session->taken_count == TAKEN_BATCH)
@@ -64,7 +64,8 @@ void answer_taken(struct session *session, uint32_t slot)
     session->taken[session->taken_count++] = slot;
 }
 
-void answer_sent(struct session *session, const struct sl_offer *block, uint64_t push, int code)
+void sl_target_answer_sent(struct session *session, const struct sl_offer *block, uint64_t push,
+                           int code)
 {
     if (session->sent_count == SENT_BATCH)
         flush_sent(session);

@@ -77,21 +77,21 @@ static void *committer_run(void *arg)
         if (batch)
             publish(target, objects, n, batch);
         struct mail_chain chain;
-        mail_chain_init(&chain);
+        sl_target_mail_chain_init(&chain);
         for (size_t i = 0; i < n; i++) {
             if (!batch)
                 objects[i]->code = sl_err_set(&objects[i]->err, SL_ERR_NO_MEMORY, "out of memory");
             sl_draft_free(objects[i]->draft);
             objects[i]->draft = NULL;
-            mail_chain_add(&chain, &objects[i]->published_mail);
+            sl_target_mail_chain_add(&chain, &objects[i]->published_mail);
         }
-        mailbox_post(&target->box, &chain);
+        sl_target_mailbox_post(&target->box, &chain);
     }
     sl_pages_free(batch, bytes);
     return NULL;
 }
 
-int committer_start(struct sl_target *target, struct sl_err *err)
+int sl_target_committer_start(struct sl_target *target, struct sl_err *err)
 {
     struct committer *committer = &target->committer;
     committer->last = &committer->first;
@@ -103,7 +103,7 @@ int committer_start(struct sl_target *target, struct sl_err *err)
     return rc;
 }
 
-void committer_queue(struct sl_target *target, struct object *object)
+void sl_target_committer_queue(struct sl_target *target, struct object *object)
 {
     struct committer *committer = &target->committer;
     pthread_mutex_lock(&committer->lock);
@@ -114,7 +114,7 @@ void committer_queue(struct sl_target *target, struct object *object)
     pthread_mutex_unlock(&committer->lock);
 }
 
-void committer_end(struct sl_target *target)
+void sl_target_committer_end(struct sl_target *target)
 {
     struct committer *committer = &target->committer;
     if (!committer->ready)

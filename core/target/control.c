@@ -8,7 +8,8 @@
 
 #define EVENTS_MAX 64
 
-int control_watch(struct sl_target *target, int fd, struct watch *watch, struct sl_err *err)
+int sl_target_control_watch(struct sl_target *target, int fd, struct watch *watch,
+                            struct sl_err *err)
 {
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = watch};
     if (epoll_ctl(target->epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0)
@@ -16,7 +17,7 @@ int control_watch(struct sl_target *target, int fd, struct watch *watch, struct 
     return 0;
 }
 
-void control_unwatch(struct sl_target *target, int fd)
+void sl_target_control_unwatch(struct sl_target *target, int fd)
 {
     epoll_ctl(target->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
 }
@@ -34,36 +35,36 @@ static void answer_ask(struct sl_target *target, struct ask *ask)
 static void task_done(struct task *task)
 {
     if (task->kind <= TASK_CLOSE)
-        object_task_done(CONTAINER(task, struct object, task));
+        sl_target_object_task_done(CONTAINER(task, struct object, task));
     else if (task->kind == TASK_VERIFY)
-        verify_done(task);
+        sl_target_verify_done(task);
     else
-        question_done(task);
+        sl_target_question_done(task);
 }
 
 static void read_mail(struct sl_target *target)
 {
     struct mail *next;
-    for (struct mail *mail = mailbox_take(&target->box); mail; mail = next) {
+    for (struct mail *mail = sl_target_mailbox_take(&target->box); mail; mail = next) {
         next = mail->next; /* whoever gets the mail may free it */
         switch (mail->kind) {
         case MAIL_TAKEN:
-            piece_taken(CONTAINER(mail, struct piece, taken_mail));
+            sl_target_piece_taken(CONTAINER(mail, struct piece, taken_mail));
             break;
         case MAIL_PIECE:
-            piece_over(CONTAINER(mail, struct piece, mail));
+            sl_target_piece_over(CONTAINER(mail, struct piece, mail));
             break;
         case MAIL_LANE:
-            lane_gone(CONTAINER(mail, struct lane, mail));
+            sl_target_lane_gone(CONTAINER(mail, struct lane, mail));
             break;
         case MAIL_LANE_CLOSE:
-            lane_close_seen(CONTAINER(mail, struct lane, close_mail));
+            sl_target_lane_close_seen(CONTAINER(mail, struct lane, close_mail));
             break;
         case MAIL_TASK:
             task_done(CONTAINER(mail, struct task, mail));
             break;
         case MAIL_PUBLISHED:
-            writing_published(CONTAINER(mail, struct object, published_mail));
+            sl_target_writing_published(CONTAINER(mail, struct object, published_mail));
             break;
         case MAIL_ASK:
             answer_ask(target, CONTAINER(mail, struct ask, mail));
@@ -78,17 +79,17 @@ static void sweep(struct sl_target *target)
 {
     uint64_t now = sl_now_ns();
     struct session *next;
-    accept_tick(target, now);
+    sl_target_accept_tick(target, now);
     for (struct session *session = target->sessions; session; session = next) {
         next = session->next;
-        session_tick(session, now);
-        session_over(session);
+        sl_target_session_tick(session, now);
+        sl_target_session_over(session);
     }
 }
 
 static int wait_ms(const struct sl_target *target)
 {
-    uint64_t due = accept_due_ns(target);
+    uint64_t due = sl_target_accept_due_ns(target);
     for (const struct session *session = target->sessions; session; session = session->next) {
         if (session->dirty && !session->deaf && session->state != SESSION_ENDED)
             return 0;
@@ -104,7 +105,7 @@ static int wait_ms(const struct sl_target *target)
     return due == UINT64_MAX ? -1 : sl_deadline_poll_ms(due);
 }
 
-void *control_run(void *arg)
+void *sl_target_control_run(void *arg)
 {
     struct sl_target *target = arg;
     struct epoll_event events[EVENTS_MAX];
@@ -116,7 +117,7 @@ void *control_run(void *arg)
         }
         read_mail(target);
         sweep(target);
-        schedule_run(target);
+        sl_target_schedule_run(target);
     }
     return NULL;
 }

@@ -89,10 +89,10 @@ static void welcome(struct session *session)
     w->dead_ms = config->dead_ms;
     w->wall_ns = sl_wall_ns();
     snprintf(w->store, sizeof w->store, "%s", config->repo->store->ops->name);
-    answer(session, &msg);
+    sl_target_answer(session, &msg);
 }
 
-void hello_arrived(struct session *session, const struct sl_msg_hello *hello)
+void sl_target_hello_arrived(struct session *session, const struct sl_msg_hello *hello)
 {
     struct sl_target *target = session->target;
     struct sl_err err;
@@ -104,7 +104,7 @@ void hello_arrived(struct session *session, const struct sl_msg_hello *hello)
     session->permit_generation = target->permit_generation;
     if (check(session, hello, &err) || make_secrets(session, &err) ||
         make_room(session, hello->slots, &err)) {
-        session_refuse(session, &err);
+        sl_target_session_refuse(session, &err);
         return;
     }
     session->state = SESSION_LIVE;

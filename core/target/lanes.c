@@ -22,12 +22,12 @@ static int pool_for(struct session *session, struct sl_rail *rail, struct pool *
     struct pool *pool = &session->target->pool;
     if (rail->own_sink) {
         pool = &session->sink;
-        int rc = pool->memory ? 0 : pool_init(pool, SINK_BLOCKS, err);
+        int rc = pool->memory ? 0 : sl_target_pool_init(pool, SINK_BLOCKS, err);
         if (rc)
             return rc;
     }
     *ret_pool = pool;
-    return pool_meet(pool, rail, ret_pool_rail, err);
+    return sl_target_pool_meet(pool, rail, ret_pool_rail, err);
 }
 
 static bool number_used(const struct session *session, uint16_t id)
@@ -56,11 +56,11 @@ static int admit(struct session *session, struct sl_rail *rail, uint16_t id,
     return 0;
 }
 
-int lane_admit(struct sl_target *target, struct sl_rail *rail, const struct sl_lane_hello *hello,
-               struct sl_domain **ret_domain, uint8_t reply[SL_LANE_HELLO_BYTES],
-               struct sl_err *err)
+int sl_target_lane_admit(struct sl_target *target, struct sl_rail *rail,
+                         const struct sl_lane_hello *hello, struct sl_domain **ret_domain,
+                         uint8_t reply[SL_LANE_HELLO_BYTES], struct sl_err *err)
 {
-    struct session *session = session_find(target, &hello->session);
+    struct session *session = sl_target_session_find(target, &hello->session);
     if (!session || !sl_lane_hello_verify(hello, session->lane_key, 'c'))
         return sl_err_set(err, SL_ERR_DENIED, "a lane that belongs to no session");
     if (hello->rail >= RAILS_MAX)
@@ -89,11 +89,11 @@ static struct worker *worker_choose(struct sl_target *target)
 static void kind_set(struct session *session, enum sl_transport_kind kind)
 {
     if (session->kind != kind && session->kind != SL_TRANSPORT_AUTO)
-        lane_close_all(session);
+        sl_target_lane_close_all(session);
     session->kind = kind;
 }
 
-void lane_add(struct session *session, struct sl_lane *sl_lane)
+void sl_target_lane_add(struct session *session, struct sl_lane *sl_lane)
 {
     struct sl_target *target = session->target;
     struct sl_rail *rail = sl_lane->domain->rail;
@@ -128,28 +128,28 @@ void lane_add(struct session *session, struct sl_lane *sl_lane)
     sl_lane->ops->info(sl_lane, &info);
     sl_log(SL_LOG_DETAIL, "target", "%s: lane %u over %s%s%s%s", session->label, lane->id,
            info.transport, info.device[0] ? " " : "", info.device, lane->sealed ? ", sealed" : "");
-    mailbox_post_one(&lane->worker->box, &lane->mail);
+    sl_target_mailbox_post_one(&lane->worker->box, &lane->mail);
     struct sl_msg msg = {.type = SL_MSG_LANE_UP};
     msg.lane_up.lane = lane->id;
     msg.lane_up.rail = lane->rail;
-    answer(session, &msg);
+    sl_target_answer(session, &msg);
 }
 
 /* --- the end of a lane ----------------------------------------------------------------------- */
 
-void lane_close(struct lane *lane)
+void sl_target_lane_close(struct lane *lane)
 {
     lane->up = false;
     if (lane->gone || lane->close_sent)
         return;
     lane->close_sent = true;
-    mailbox_post_one(&lane->worker->box, &lane->close_mail);
+    sl_target_mailbox_post_one(&lane->worker->box, &lane->close_mail);
 }
 
-void lane_close_all(struct session *session)
+void sl_target_lane_close_all(struct session *session)
 {
     for (struct lane *lane = session->lanes; lane; lane = lane->next)
-        lane_close(lane);
+        sl_target_lane_close(lane);
 }
 
 static void lane_settle(struct lane *lane)
@@ -164,19 +164,19 @@ static void lane_settle(struct lane *lane)
     sl_free(lane);
 }
 
-void lane_moved(struct lane *lane)
+void sl_target_lane_moved(struct lane *lane)
 {
     lane->in_flight--;
     lane_settle(lane);
 }
 
-void lane_close_seen(struct lane *lane)
+void sl_target_lane_close_seen(struct lane *lane)
 {
     lane->close_sent = false;
     lane_settle(lane);
 }
 
-void lane_gone(struct lane *lane)
+void sl_target_lane_gone(struct lane *lane)
 {
     struct session *session = lane->session;
     lane->gone = true;
@@ -190,31 +190,31 @@ void lane_gone(struct lane *lane)
         struct sl_msg msg = {.type = SL_MSG_LANE_DOWN};
         msg.lane_down.lane = lane->id;
         snprintf(msg.lane_down.reason, sizeof msg.lane_down.reason, "%s", lane->reason);
-        answer_flush(session); /* SENTs of this lane go before */
-        answer(session, &msg);
+        sl_target_answer_flush(session); /* SENTs of this lane go before */
+        sl_target_answer(session, &msg);
     }
     lane_settle(lane);
 }
 
-void lane_down_arrived(struct session *session, uint16_t id)
+void sl_target_lane_down_arrived(struct session *session, uint16_t id)
 {
     for (struct lane *lane = session->lanes; lane; lane = lane->next)
         if (lane->id == id)
-            lane_close(lane);
+            sl_target_lane_close(lane);
 }
 
-void memory_arrived(struct session *session, const struct sl_msg_memory *memory)
+void sl_target_memory_arrived(struct session *session, const struct sl_msg_memory *memory)
 {
     struct sl_remote remote = {memory->address, memory->key, memory->length};
     uint16_t rail = memory->rail;
     if (rail >= RAILS_MAX) {
-        session_violation(session, "rail %u is out of range", rail);
+        sl_target_session_violation(session, "rail %u is out of range", rail);
     } else if (remote.length < (uint64_t)session->slots * SL_BLOCK_BYTES) {
-        session_violation(session, "the memory is too small for the slots");
+        sl_target_session_violation(session, "the memory is too small for the slots");
     } else if (session->memory_set[rail] && (session->memory[rail].address != remote.address ||
                                              session->memory[rail].key != remote.key ||
                                              session->memory[rail].length != remote.length)) {
-        session_violation(session, "the memory of rail %u was changed", rail);
+        sl_target_session_violation(session, "the memory of rail %u was changed", rail);
     } else {
         session->memory[rail] = remote;
         session->memory_set[rail] = session->any_memory = true;
@@ -223,10 +223,10 @@ void memory_arrived(struct session *session, const struct sl_msg_memory *memory)
 
 /* --- lanes of an embedded target -------------------------------------------------------------- */
 
-int lane_local(struct sl_target *target, struct ask *ask, struct sl_err *err)
+int sl_target_lane_local(struct sl_target *target, struct ask *ask, struct sl_err *err)
 {
     struct local_ask *local = CONTAINER(ask, struct local_ask, ask);
-    struct session *session = session_find(target, &local->session);
+    struct session *session = sl_target_session_find(target, &local->session);
     struct sl_domain *domain;
     struct sl_lane *active;
     if (!session)
@@ -238,6 +238,6 @@ int lane_local(struct sl_target *target, struct ask *ask, struct sl_err *err)
                           (uint16_t)target->config.depth, &local->passive, &active, err);
     if (rc)
         return rc;
-    lane_add(session, active);
+    sl_target_lane_add(session, active);
     return 0;
 }

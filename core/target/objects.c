@@ -23,7 +23,7 @@ static bool is_writing(enum object_state state)
     return state <= OBJECT_PUBLISHING;
 }
 
-void object_to(struct object *object, enum object_state state)
+void sl_target_object_to(struct object *object, enum object_state state)
 {
     struct session *session = object->session;
     if (!(allowed[object->state] & BIT(state)))
@@ -43,7 +43,7 @@ static struct object **bucket(struct session *session, uint32_t number)
     return &session->objects[number % OBJECT_BUCKETS];
 }
 
-struct object *object_find(struct session *session, uint32_t number)
+struct object *sl_target_object_find(struct session *session, uint32_t number)
 {
     struct object *object = *bucket(session, number);
     while (object && object->number != number)
@@ -51,21 +51,22 @@ struct object *object_find(struct session *session, uint32_t number)
     return object;
 }
 
-bool object_past(const struct session *session, uint32_t number)
+bool sl_target_object_past(const struct session *session, uint32_t number)
 {
     return session->any_object && number <= session->greatest;
 }
 
 /* An object the client wants to begin. NULL when it cannot be: that was answered. */
-struct object *object_new(struct session *session, uint32_t number, const char *name, bool writing)
+struct object *sl_target_object_new(struct session *session, uint32_t number, const char *name,
+                                    bool writing)
 {
     struct sl_err err;
     char full[SL_FULL_NAME_MAX];
-    if (object_find(session, number)) {
-        session_violation(session, "object number %u is in use", number);
+    if (sl_target_object_find(session, number)) {
+        sl_target_session_violation(session, "object number %u is in use", number);
         return NULL;
     }
-    if (!session_permitted(session))
+    if (!sl_target_session_permitted(session))
         return NULL;
     if (!session->any_object || number > session->greatest)
         session->greatest = number;
@@ -80,7 +81,7 @@ struct object *object_new(struct session *session, uint32_t number, const char *
              !(object = sl_calloc(1, sizeof *object)))
         sl_err_set(&err, SL_ERR_NO_MEMORY, "out of memory");
     if (!object) {
-        answer_error(session, SL_ABOUT_OBJECT, number, &err);
+        sl_target_answer_error(session, SL_ABOUT_OBJECT, number, &err);
         return NULL;
     }
     memcpy(object->name, full, sizeof full);
@@ -97,22 +98,22 @@ struct object *object_new(struct session *session, uint32_t number, const char *
     return object;
 }
 
-void object_task(struct object *object, enum task_kind kind)
+void sl_target_object_task(struct object *object, enum task_kind kind)
 {
     object->disk_busy = true;
     object->task.kind = kind;
-    disk_queue(object->session->target, &object->task);
+    sl_target_disk_queue(object->session->target, &object->task);
 }
 
-void object_task_done(struct object *object)
+void sl_target_object_task_done(struct object *object)
 {
     /* still busy meanwhile, so that dropping it there does not free it */
     if (object->task.kind == TASK_CREATE)
-        writing_created(object);
+        sl_target_writing_created(object);
     else if (object->task.kind == TASK_OPEN)
-        reading_opened(object);
+        sl_target_reading_opened(object);
     object->disk_busy = false;
-    object_settle(object);
+    sl_target_object_settle(object);
 }
 
 static void object_free(struct object *object)
@@ -125,16 +126,16 @@ static void object_free(struct object *object)
     sl_free(object);
 }
 
-void object_settle(struct object *object)
+void sl_target_object_settle(struct object *object)
 {
     if (object->pieces || object->disk_busy)
         return;
     if (object->state == OBJECT_COMMITTED && object->draft) {
-        object_to(object, OBJECT_PUBLISHING);
-        committer_queue(object->session->target, object);
+        sl_target_object_to(object, OBJECT_PUBLISHING);
+        sl_target_committer_queue(object->session->target, object);
     } else if (object->state == OBJECT_DROPPED) {
         if (object->draft || object->opened)
-            object_task(object, TASK_CLOSE);
+            sl_target_object_task(object, TASK_CLOSE);
         else
             object_free(object);
     }
@@ -144,34 +145,34 @@ void object_settle(struct object *object)
 static void piece_drop(struct piece *piece)
 {
     if (piece->out)
-        answer_sent(piece->session, &piece->block, 0, SL_ERR_CANCELLED);
+        sl_target_answer_sent(piece->session, &piece->block, 0, SL_ERR_CANCELLED);
     else if (!piece->zero)
-        answer_taken(piece->session, piece->block.slot);
-    piece_free(piece);
+        sl_target_answer_taken(piece->session, piece->block.slot);
+    sl_target_piece_free(piece);
 }
 
-void object_drop(struct object *object)
+void sl_target_object_drop(struct object *object)
 {
     struct session *session = object->session;
     struct piece *piece, *next;
     if (object->state == OBJECT_DROPPED)
         return;
-    object_to(object, OBJECT_DROPPED);
-    while ((piece = piece_list_pop(&object->waiting))) {
+    sl_target_object_to(object, OBJECT_DROPPED);
+    while ((piece = sl_target_piece_list_pop(&object->waiting))) {
         session->waiting--;
         piece_drop(piece);
     }
     for (piece = session->queue.first; piece; piece = next) {
         next = piece->next;
         if (piece->object == object) {
-            schedule_remove(piece);
+            sl_target_schedule_remove(piece);
             piece_drop(piece);
         }
     }
-    object_settle(object);
+    sl_target_object_settle(object);
 }
 
-void object_fail(struct object *object, const struct sl_err *err)
+void sl_target_object_fail(struct object *object, const struct sl_err *err)
 {
     struct session *session = object->session;
     if (object->state == OBJECT_DROPPED)
@@ -182,6 +183,6 @@ void object_fail(struct object *object, const struct sl_err *err)
         COUNT(session->target, objects_refused, 1);
     else
         COUNT(session->target, objects_failed, 1);
-    answer_error(session, SL_ABOUT_OBJECT, object->number, err);
-    object_drop(object);
+    sl_target_answer_error(session, SL_ABOUT_OBJECT, object->number, err);
+    sl_target_object_drop(object);
 }

@@ -1,5 +1,5 @@
 /* Pieces: the steps that are allowed, and the lists that hold them. */
-#include "core/target/target_internal.h"
+#include "core/target/piece.h"
 
 #include <stdlib.h>
 
@@ -17,14 +17,14 @@ static const unsigned allowed[] = {
     [PIECE_OVER] = BIT(PIECE_QUEUED),
 };
 
-void piece_to(struct piece *piece, enum piece_state state)
+void sl_target_piece_to(struct piece *piece, enum piece_state state)
 {
     if (!(allowed[piece->state] & BIT(state)))
         abort(); /* our fault: better to end than to store what nobody understands */
     piece->state = state;
 }
 
-void piece_list_add(struct piece_list *list, struct piece *piece)
+void sl_target_piece_list_add(struct piece_list *list, struct piece *piece)
 {
     piece->next = NULL;
     piece->prev = list->last;
@@ -33,7 +33,7 @@ void piece_list_add(struct piece_list *list, struct piece *piece)
     list->count++;
 }
 
-void piece_list_add_first(struct piece_list *list, struct piece *piece)
+void sl_target_piece_list_add_first(struct piece_list *list, struct piece *piece)
 {
     piece->prev = NULL;
     piece->next = list->first;
@@ -42,7 +42,7 @@ void piece_list_add_first(struct piece_list *list, struct piece *piece)
     list->count++;
 }
 
-void piece_list_remove(struct piece_list *list, struct piece *piece)
+void sl_target_piece_list_remove(struct piece_list *list, struct piece *piece)
 {
     *(piece->prev ? &piece->prev->next : &list->first) = piece->next;
     *(piece->next ? &piece->next->prev : &list->last) = piece->prev;
@@ -50,10 +50,10 @@ void piece_list_remove(struct piece_list *list, struct piece *piece)
     list->count--;
 }
 
-struct piece *piece_list_pop(struct piece_list *list)
+struct piece *sl_target_piece_list_pop(struct piece_list *list)
 {
     struct piece *piece = list->first;
     if (piece)
-        piece_list_remove(list, piece);
+        sl_target_piece_list_remove(list, piece);
     return piece;
 }

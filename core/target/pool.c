@@ -1,12 +1,12 @@
 /* Buffers for blocks in flight: page-aligned, one registration a rail. Owned by the control thread.
  * Who gets how many is schedule.c's business. */
-#include "core/target/target_internal.h"
+#include "core/target/pool.h"
 
 #include "core/base/alloc.h"
 
 #include <assert.h>
 
-int pool_init(struct pool *pool, unsigned blocks, struct sl_err *err)
+int sl_target_pool_init(struct pool *pool, unsigned blocks, struct sl_err *err)
 {
     *pool = (struct pool){0};
     pool->memory = sl_pages_alloc((size_t)blocks * SL_BLOCK_BYTES);
@@ -26,7 +26,7 @@ int pool_init(struct pool *pool, unsigned blocks, struct sl_err *err)
     return 0;
 }
 
-void pool_fini(struct pool *pool)
+void sl_target_pool_fini(struct pool *pool)
 {
     assert(pool->held == 0);
     while (pool->rails) {
@@ -41,7 +41,7 @@ void pool_fini(struct pool *pool)
     *pool = (struct pool){0};
 }
 
-struct pool_rail *pool_rail_of(const struct pool *pool, const struct sl_rail *rail)
+struct pool_rail *sl_target_pool_rail_of(const struct pool *pool, const struct sl_rail *rail)
 {
     for (struct pool_rail *it = pool->rails; it; it = it->next)
         if (it->rail == rail)
@@ -49,9 +49,10 @@ struct pool_rail *pool_rail_of(const struct pool *pool, const struct sl_rail *ra
     return NULL;
 }
 
-int pool_meet(struct pool *pool, struct sl_rail *rail, struct pool_rail **ret, struct sl_err *err)
+int sl_target_pool_meet(struct pool *pool, struct sl_rail *rail, struct pool_rail **ret,
+                        struct sl_err *err)
 {
-    struct pool_rail *it = pool_rail_of(pool, rail);
+    struct pool_rail *it = sl_target_pool_rail_of(pool, rail);
     if (it) {
         *ret = it;
         return 0;
@@ -78,7 +79,7 @@ int pool_meet(struct pool *pool, struct sl_rail *rail, struct pool_rail **ret, s
     return 0;
 }
 
-struct buffer *pool_take(struct pool *pool)
+struct buffer *sl_target_pool_take(struct pool *pool)
 {
     struct buffer *buffer = pool->free;
     if (buffer) {
@@ -88,7 +89,7 @@ struct buffer *pool_take(struct pool *pool)
     return buffer;
 }
 
-void pool_give(struct pool *pool, struct buffer *buffer)
+void sl_target_pool_give(struct pool *pool, struct buffer *buffer)
 {
     assert(pool->held > 0);
     pool->held--;

@@ -13,9 +13,9 @@ static int fault_at(const char *point)
     return fault > 0 ? fault : 0;
 }
 
-void pull_begin(struct worker *worker, struct piece *piece)
+void sl_target_pull_begin(struct worker *worker, struct piece *piece)
 {
-    worker_move(worker, piece);
+    sl_target_worker_move(worker, piece);
 }
 
 /* Is the buffer what the offer says? The plain digest needs no look of its own: for plain blocks,
@@ -34,26 +34,26 @@ static int check(struct worker *worker, struct piece *piece)
     return sl_id_equal(&digest, &block->stored_digest) ? 0 : SL_ERR_CHECKSUM;
 }
 
-void pull_arrived(struct worker *worker, struct piece *piece)
+void sl_target_pull_arrived(struct worker *worker, struct piece *piece)
 {
     int sys = fault_at("target.pulled");
     int rc = sys ? SL_ERR_WRITE : check(worker, piece);
     if (!rc && (sys = fault_at("target.checked")))
         rc = SL_ERR_WRITE;
     if (rc) {
-        worker_over(worker, piece, rc, sys);
+        sl_target_worker_over(worker, piece, rc, sys);
         return;
     }
     size_t bytes = piece->block.stored_bytes, padded = (size_t)sl_align_up(bytes);
     memset(piece->buffer->start + bytes, 0, padded - bytes);
     piece->taken = true;
-    mail_chain_add(&worker->out, &piece->taken_mail);
-    worker_store(worker, piece);
+    sl_target_mail_chain_add(&worker->out, &piece->taken_mail);
+    sl_target_worker_store(worker, piece);
 }
 
-void pull_written(struct worker *worker, struct piece *piece, int code, int sys)
+void sl_target_pull_written(struct worker *worker, struct piece *piece, int code, int sys)
 {
     if (!code && (sys = fault_at("target.written")))
         code = SL_ERR_WRITE;
-    worker_over(worker, piece, code, sys);
+    sl_target_worker_over(worker, piece, code, sys);
 }

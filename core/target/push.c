@@ -4,12 +4,12 @@
 
 #include "core/base/fault.h"
 
-void push_begin(struct worker *worker, struct piece *piece)
+void sl_target_push_begin(struct worker *worker, struct piece *piece)
 {
     if (!piece->lane->lane) /* spare the read */
-        worker_lost(worker, piece);
+        sl_target_worker_lost(worker, piece);
     else
-        worker_store(worker, piece);
+        sl_target_worker_store(worker, piece);
 }
 
 /* Under a number of its own: two seals of one session never share one, whichever worker makes
@@ -23,7 +23,7 @@ static int seal(struct piece *piece)
                    NULL);
 }
 
-void push_read(struct worker *worker, struct piece *piece, int code, int sys)
+void sl_target_push_read(struct worker *worker, struct piece *piece, int code, int sys)
 {
     int fault = sl_fault("target.read");
     if (!code && fault > 0) {
@@ -34,13 +34,13 @@ void push_read(struct worker *worker, struct piece *piece, int code, int sys)
         code = sl_object_block_check(piece->object->opened, piece->block.block,
                                      piece->buffer->start, NULL);
     if (!code && !piece->lane->lane) {
-        worker_lost(worker, piece);
+        sl_target_worker_lost(worker, piece);
         return;
     }
     if (!code && piece->lane->sealed)
         code = seal(piece);
     if (code)
-        worker_over(worker, piece, code, sys);
+        sl_target_worker_over(worker, piece, code, sys);
     else
-        worker_move(worker, piece);
+        sl_target_worker_move(worker, piece);
 }

@@ -31,13 +31,13 @@ static void refuse(struct session *session, uint32_t request, int code, const ch
 {
     struct sl_err err;
     sl_err_set(&err, code, "%s", text);
-    answer_error(session, SL_ABOUT_REQUEST, request, &err);
+    sl_target_answer_error(session, SL_ABOUT_REQUEST, request, &err);
 }
 
 static struct question *question_new(struct session *session, enum task_kind kind, uint32_t request)
 {
     struct question *question = NULL;
-    if (!session_permitted(session))
+    if (!sl_target_session_permitted(session))
         return NULL;
     if (session->tasks >= TASKS_MAX)
         refuse(session, request, SL_ERR_BUSY, "too many questions at once");
@@ -57,15 +57,15 @@ static void question_ask(struct question *question, const char *name, bool allow
     struct session *session = question->task.session;
     struct sl_err err;
     if (sl_repo_name(session->stanza, name, allow_empty, question->name, &err) != 0) {
-        answer_error(session, SL_ABOUT_REQUEST, question->request, &err);
+        sl_target_answer_error(session, SL_ABOUT_REQUEST, question->request, &err);
         sl_free(question);
         return;
     }
     session->tasks++;
-    disk_queue(session->target, &question->task);
+    sl_target_disk_queue(session->target, &question->task);
 }
 
-void question_arrived(struct session *session, const struct sl_msg *msg)
+void sl_target_question_arrived(struct session *session, const struct sl_msg *msg)
 {
     struct question *question = NULL;
     if (msg->type == SL_MSG_STAT) {
@@ -114,7 +114,7 @@ static int list(struct sl_store *store, struct question *question)
     return rc < 0 ? rc : 0;
 }
 
-void question_run(struct sl_target *target, struct task *task)
+void sl_target_question_run(struct sl_target *target, struct task *task)
 {
     struct question *question = CONTAINER(task, struct question, task);
     struct sl_repo *repo = target->config.repo;
@@ -162,10 +162,10 @@ static void stated(const struct question *question)
         msg.stated.created_ns = trailer->created_ns;
         snprintf(msg.stated.creator, sizeof msg.stated.creator, "%s", trailer->creator);
     }
-    answer(question->task.session, &msg);
+    sl_target_answer(question->task.session, &msg);
 }
 
-void question_done(struct task *task)
+void sl_target_question_done(struct task *task)
 {
     struct question *question = CONTAINER(task, struct question, task);
     struct session *session = task->session;
@@ -173,20 +173,20 @@ void question_done(struct task *task)
     if (task->kind == TASK_STAT && (!question->code || question->code == SL_ERR_NOT_FOUND)) {
         stated(question);
     } else if (question->code) {
-        answer_error(session, SL_ABOUT_REQUEST, question->request, &question->err);
+        sl_target_answer_error(session, SL_ABOUT_REQUEST, question->request, &question->err);
     } else if (task->kind == TASK_SPACE) {
         msg.type = SL_MSG_SPACED;
         msg.spaced.request = question->request;
         msg.spaced.free_bytes = question->free_bytes;
         msg.spaced.total_bytes = question->total_bytes;
-        answer(session, &msg);
+        sl_target_answer(session, &msg);
     } else {
         msg.type = SL_MSG_LISTED;
         msg.listed.request = question->request;
         msg.listed.more = question->more;
         msg.listed.entries = question->page_bytes;
         msg.listed.entries_bytes = sl_writer_used(&question->page);
-        answer(session, &msg);
+        sl_target_answer(session, &msg);
     }
     session->tasks--;
     sl_free(question->page_bytes);
@@ -219,13 +219,13 @@ static void *disk_run(void *arg)
         if (task->kind <= TASK_CLOSE)
             object_run(target, CONTAINER(task, struct object, task));
         else
-            question_run(target, task);
-        mailbox_post_one(&target->box, &task->mail);
+            sl_target_question_run(target, task);
+        sl_target_mailbox_post_one(&target->box, &task->mail);
     }
     return NULL;
 }
 
-void disk_queue(struct sl_target *target, struct task *task)
+void sl_target_disk_queue(struct sl_target *target, struct task *task)
 {
     struct disk *disk = &target->disk;
     pthread_mutex_lock(&disk->lock);
@@ -236,7 +236,7 @@ void disk_queue(struct sl_target *target, struct task *task)
     pthread_mutex_unlock(&disk->lock);
 }
 
-int disk_start(struct sl_target *target, struct sl_err *err)
+int sl_target_disk_start(struct sl_target *target, struct sl_err *err)
 {
     struct disk *disk = &target->disk;
     int rc = 0;
@@ -251,7 +251,7 @@ int disk_start(struct sl_target *target, struct sl_err *err)
     return rc;
 }
 
-void disk_end(struct sl_target *target)
+void sl_target_disk_end(struct sl_target *target)
 {
     struct disk *disk = &target->disk;
     if (!disk->ready)

@@ -11,8 +11,8 @@
 
 /* --- pieces ---------------------------------------------------------------------------------- */
 
-struct piece *piece_new(struct session *session, struct object *object,
-                        const struct sl_offer *block, bool out)
+struct piece *sl_target_piece_new(struct session *session, struct object *object,
+                                  const struct sl_offer *block, bool out)
 {
     struct piece *piece = sl_calloc(1, sizeof *piece);
     if (!piece)
@@ -28,7 +28,7 @@ struct piece *piece_new(struct session *session, struct object *object,
     return piece;
 }
 
-void piece_free(struct piece *piece)
+void sl_target_piece_free(struct piece *piece)
 {
     assert(!piece->buffer && !piece->carrier);
     piece->session->pieces--;
@@ -68,25 +68,25 @@ static void ring_remove(struct session *session)
     session->ring_next = session->ring_prev = NULL;
 }
 
-void schedule_add(struct piece *piece)
+void sl_target_schedule_add(struct piece *piece)
 {
-    piece_list_add(&piece->session->queue, piece);
+    sl_target_piece_list_add(&piece->session->queue, piece);
     ring_add(piece->session);
 }
 
-void schedule_again(struct piece *piece)
+void sl_target_schedule_again(struct piece *piece)
 {
     piece->lost = false;
     piece->lane = NULL;
     piece->attempts++;
-    piece_to(piece, PIECE_QUEUED);
-    piece_list_add_first(&piece->session->queue, piece);
+    sl_target_piece_to(piece, PIECE_QUEUED);
+    sl_target_piece_list_add_first(&piece->session->queue, piece);
     ring_add(piece->session);
 }
 
-void schedule_remove(struct piece *piece)
+void sl_target_schedule_remove(struct piece *piece)
 {
-    piece_list_remove(&piece->session->queue, piece);
+    sl_target_piece_list_remove(&piece->session->queue, piece);
     if (!piece->session->queue.count)
         ring_remove(piece->session);
 }
@@ -107,15 +107,15 @@ static struct lane *lane_choose(const struct session *session)
 static void give(struct piece *piece, struct lane *lane, struct buffer *buffer)
 {
     struct session *session = piece->session;
-    schedule_remove(piece);
+    sl_target_schedule_remove(piece);
     lane->in_flight++;
     session->held++;
     piece->lane = piece->carrier = lane;
     piece->buffer = buffer;
     piece->pool = lane->pool;
     piece->memory = session->memory[lane->rail];
-    piece_to(piece, PIECE_GIVEN);
-    mail_chain_add(&lane->worker->given, &piece->mail);
+    sl_target_piece_to(piece, PIECE_GIVEN);
+    sl_target_mail_chain_add(&lane->worker->given, &piece->mail);
 }
 
 /* The last buffers are for sessions that have next to none: one that took all while it was alone,
@@ -138,7 +138,7 @@ static enum turn take_turn(struct session *session, unsigned share)
         return TURN_NOTHING;
     if (shared && session->held >= HELD_MIN && is_scarce(lane->pool))
         return TURN_NO_BUFFER;
-    struct buffer *buffer = pool_take(lane->pool);
+    struct buffer *buffer = sl_target_pool_take(lane->pool);
     if (!buffer)
         return shared ? TURN_NO_BUFFER : TURN_NOTHING;
     give(session->queue.first, lane, buffer);
@@ -155,7 +155,7 @@ static unsigned share_of_pool(const struct sl_target *target)
     return share < HELD_MIN ? HELD_MIN : share;
 }
 
-void schedule_run(struct sl_target *target)
+void sl_target_schedule_run(struct sl_target *target)
 {
     if (!target->ring)
         return;
@@ -179,7 +179,7 @@ void schedule_run(struct sl_target *target)
         target->ring = starved; /* its turn first when a buffer is back */
     }
     for (unsigned i = 0; i < target->worker_count; i++)
-        mailbox_post(&target->workers[i].box, &target->workers[i].given);
+        sl_target_mailbox_post(&target->workers[i].box, &target->workers[i].given);
 }
 
 /* --- coming back ----------------------------------------------------------------------------- */
@@ -189,24 +189,24 @@ static void transfer_answered(struct piece *piece)
     struct lane *lane = piece->carrier;
     piece->carrier = NULL;
     if (lane)
-        lane_moved(lane);
+        sl_target_lane_moved(lane);
 }
 
-void piece_taken(struct piece *piece)
+void sl_target_piece_taken(struct piece *piece)
 {
     transfer_answered(piece);
-    answer_taken(piece->session, piece->block.slot);
+    sl_target_answer_taken(piece->session, piece->block.slot);
 }
 
-void piece_over(struct piece *piece)
+void sl_target_piece_over(struct piece *piece)
 {
     struct session *session = piece->session;
     transfer_answered(piece);
-    pool_give(piece->pool, piece->buffer);
+    sl_target_pool_give(piece->pool, piece->buffer);
     piece->buffer = NULL;
     session->held--;
     if (piece->lost && piece->object->state != OBJECT_DROPPED && piece->attempts < ATTEMPTS_MAX)
-        schedule_again(piece);
+        sl_target_schedule_again(piece);
     else
-        (piece->out ? reading_over : writing_over)(piece);
+        (piece->out ? sl_target_reading_over : sl_target_writing_over)(piece);
 }

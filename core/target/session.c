@@ -16,8 +16,8 @@ static void session_ready(struct sl_target *target, struct watch *watch)
     session->dirty = true; /* processed in this turn's sweep */
 }
 
-int session_new(struct sl_target *target, struct sl_control *control, const struct in6_addr *from,
-                sl_deadline hello_by, struct sl_err *err)
+int sl_target_session_new(struct sl_target *target, struct sl_control *control,
+                          const struct in6_addr *from, sl_deadline hello_by, struct sl_err *err)
 {
     struct session *session = sl_calloc(1, sizeof *session);
     if (!session) {
@@ -38,7 +38,7 @@ int session_new(struct sl_target *target, struct sl_control *control, const stru
     snprintf(session->label, sizeof session->label, "connection from %s",
              sl_control_address(control));
     session->control_fd = sl_control_fd(control);
-    int rc = control_watch(target, session->control_fd, &session->watch, err);
+    int rc = sl_target_control_watch(target, session->control_fd, &session->watch, err);
     if (rc) {
         sl_control_free(control);
         sl_free(session);
@@ -49,7 +49,7 @@ int session_new(struct sl_target *target, struct sl_control *control, const stru
     return 0;
 }
 
-struct session *session_find(struct sl_target *target, const struct sl_id *id)
+struct session *sl_target_session_find(struct sl_target *target, const struct sl_id *id)
 {
     for (struct session *session = target->sessions; session; session = session->next)
         if (session->state == SESSION_LIVE && sl_id_equal(&session->id, id))
@@ -58,7 +58,7 @@ struct session *session_find(struct sl_target *target, const struct sl_id *id)
 }
 
 /* Asked anew after sl_target_reload(). */
-bool session_permitted(struct session *session)
+bool sl_target_session_permitted(struct session *session)
 {
     struct sl_target *target = session->target;
     if (session->permit_generation == target->permit_generation)
@@ -68,7 +68,7 @@ bool session_permitted(struct session *session)
         struct sl_err err;
         sl_err_set(&err, SL_ERR_DENIED, "client \"%s\" may not use stanza \"%s\" any more",
                    session->client, session->stanza);
-        session_refuse(session, &err);
+        sl_target_session_refuse(session, &err);
         return false;
     }
     session->permit_generation = target->permit_generation;
@@ -86,16 +86,16 @@ static void let_go(struct session *session)
         for (struct object *object = session->objects[i]; object; object = next) {
             next = object->next;
             if (object->state != OBJECT_PUBLISHING)
-                object_drop(object);
+                sl_target_object_drop(object);
         }
     }
-    lane_close_all(session);
+    sl_target_lane_close_all(session);
 }
 
 static void control_close(struct session *session)
 {
     if (session->control_fd >= 0)
-        control_unwatch(session->target, session->control_fd);
+        sl_target_control_unwatch(session->target, session->control_fd);
     session->control_fd = -1;
     if (session->verifies)
         return; /* its thread may be sending */
@@ -123,17 +123,17 @@ static void session_linger(struct session *session)
     let_go(session);
 }
 
-void session_refuse(struct session *session, const struct sl_err *err)
+void sl_target_session_refuse(struct session *session, const struct sl_err *err)
 {
     if (session->state > SESSION_LIVE)
         return;
     sl_log_err(SL_LOG_WARN, "target", err, "%s: session refused", session->label);
     COUNT(session->target, sessions_refused, 1);
-    answer_error(session, SL_ABOUT_SESSION, 0, err);
+    sl_target_answer_error(session, SL_ABOUT_SESSION, 0, err);
     session_linger(session);
 }
 
-void session_violation(struct session *session, const char *fmt, ...)
+void sl_target_session_violation(struct session *session, const char *fmt, ...)
 {
     char text[256];
     struct sl_err err;
@@ -142,10 +142,10 @@ void session_violation(struct session *session, const char *fmt, ...)
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
     sl_err_set(&err, SL_ERR_PROTOCOL, "%s", text);
-    session_refuse(session, &err);
+    sl_target_session_refuse(session, &err);
 }
 
-void session_end(struct session *session, const struct sl_err *why)
+void sl_target_session_end(struct session *session, const struct sl_err *why)
 {
     if (session->state > SESSION_LIVE) {
         session_close(session);
@@ -162,12 +162,12 @@ static void say_bye(struct session *session)
 {
     struct sl_msg msg = {.type = SL_MSG_BYE};
     msg.bye.reason = 1;
-    answer_flush(session);
-    answer(session, &msg);
+    sl_target_answer_flush(session);
+    sl_target_answer(session, &msg);
     session_linger(session);
 }
 
-void session_wind_down(struct session *session)
+void sl_target_session_wind_down(struct session *session)
 {
     if (session->state != SESSION_LIVE) {
         if (session->state == SESSION_HANDSHAKE)
@@ -179,14 +179,14 @@ void session_wind_down(struct session *session)
         for (struct object *object = session->objects[i]; object; object = next) {
             next = object->next;
             if (object->state != OBJECT_PUBLISHING && object->state != OBJECT_COMMITTED)
-                object_drop(object);
+                sl_target_object_drop(object);
         }
     }
     if (!session->committed || sl_deadline_passed(session->target->stop_deadline))
         say_bye(session);
 }
 
-bool session_over(struct session *session)
+bool sl_target_session_over(struct session *session)
 {
     if (session->state != SESSION_ENDED || session->lanes || session->pieces ||
         session->object_count || session->tasks || session->verifies)
@@ -202,7 +202,7 @@ bool session_over(struct session *session)
     if (session->slot_states)
         target->session_count--; /* it came to WELCOME */
     if (session->sink.memory)
-        pool_fini(&session->sink);
+        sl_target_pool_fini(&session->sink);
     sl_free(session->slot_states);
     sl_free(session->lanes_used);
     explicit_bzero(session, sizeof *session);
@@ -216,45 +216,46 @@ static void live_message(struct session *session, const struct sl_msg *msg)
 {
     switch (msg->type) {
     case SL_MSG_OFFER:
-        offers_arrived(session, &msg->offer);
+        sl_target_offers_arrived(session, &msg->offer);
         break;
     case SL_MSG_GET:
-        gets_arrived(session, &msg->get);
+        sl_target_gets_arrived(session, &msg->get);
         break;
     case SL_MSG_CREATE:
-        create_arrived(session, &msg->create);
+        sl_target_create_arrived(session, &msg->create);
         break;
     case SL_MSG_COMMIT:
-        commit_arrived(session, &msg->commit);
+        sl_target_commit_arrived(session, &msg->commit);
         break;
     case SL_MSG_ABORT:
-        abort_arrived(session, msg->abort.object);
+        sl_target_abort_arrived(session, msg->abort.object);
         break;
     case SL_MSG_OPEN:
-        open_arrived(session, &msg->open);
+        sl_target_open_arrived(session, &msg->open);
         break;
     case SL_MSG_TABLE:
-        table_arrived(session, &msg->table);
+        sl_target_table_arrived(session, &msg->table);
         break;
     case SL_MSG_CLOSE:
-        close_arrived(session, msg->close.object);
+        sl_target_close_arrived(session, msg->close.object);
         break;
     case SL_MSG_STAT:
     case SL_MSG_LIST:
     case SL_MSG_SPACE:
-        question_arrived(session, msg);
+        sl_target_question_arrived(session, msg);
         break;
     case SL_MSG_VERIFY:
-        verify_arrived(session, &msg->verify);
+        sl_target_verify_arrived(session, &msg->verify);
         break;
     case SL_MSG_MEMORY:
-        memory_arrived(session, &msg->memory);
+        sl_target_memory_arrived(session, &msg->memory);
         break;
     case SL_MSG_LANE_DOWN:
-        lane_down_arrived(session, msg->lane_down.lane);
+        sl_target_lane_down_arrived(session, msg->lane_down.lane);
         break;
     default:
-        session_violation(session, "message %s is not for a target", sl_msg_name((int)msg->type));
+        sl_target_session_violation(session, "message %s is not for a target",
+                                    sl_msg_name((int)msg->type));
     }
 }
 
@@ -282,49 +283,50 @@ static int on_message(void *arg, struct sl_control *control, const struct sl_msg
     if (session->state == SESSION_LIVE)
         live_message(session, msg);
     else if (msg->type == SL_MSG_HELLO)
-        hello_arrived(session, &msg->hello);
+        sl_target_hello_arrived(session, &msg->hello);
     else
-        session_violation(session, "message %s before WELCOME", sl_msg_name((int)msg->type));
+        sl_target_session_violation(session, "message %s before WELCOME",
+                                    sl_msg_name((int)msg->type));
     return 0;
 }
 
-void session_run(struct session *session)
+void sl_target_session_run(struct session *session)
 {
     struct sl_err err = {0};
     session->dirty = false;
     int rc = sl_control_process(session->control, on_message, session, &err);
     if (rc == SL_ERR_PROTOCOL && session->state <= SESSION_LIVE) { /* a frame that is none */
-        session_refuse(session, &err);
+        sl_target_session_refuse(session, &err);
         sl_control_flush(session->control, 0); /* what can be written without waiting */
         session->deaf = true;
         session->due_ns = UINT64_MAX;
-        control_unwatch(session->target, session->control_fd);
+        sl_target_control_unwatch(session->target, session->control_fd);
         session->control_fd = -1;
     } else if (rc) {
-        session_end(session, session->bye ? NULL : &err);
+        sl_target_session_end(session, session->bye ? NULL : &err);
     } else {
         int ms = sl_control_next_ms(session->control);
         session->due_ns = ms < 0 ? UINT64_MAX : sl_now_ns() + (unsigned)ms * SL_NS_PER_MS;
     }
 }
 
-void session_tick(struct session *session, uint64_t now_ns)
+void sl_target_session_tick(struct session *session, uint64_t now_ns)
 {
     struct sl_target *target = session->target;
     if (session->state == SESSION_ENDED)
         return;
     if (session->state == SESSION_LIVE)
-        answer_flush(session);
+        sl_target_answer_flush(session);
     if (!session->deaf && (session->dirty || now_ns >= session->due_ns))
-        session_run(session);
+        sl_target_session_run(session);
     if (session->state == SESSION_LIVE) {
-        answer_flush(session);
+        sl_target_answer_flush(session);
         if (target->stopping)
-            session_wind_down(session);
+            sl_target_session_wind_down(session);
     } else if (session->state == SESSION_HANDSHAKE && now_ns >= session->deadline) {
         struct sl_err err;
         sl_err_set(&err, SL_ERR_TIMEOUT, "no HELLO within %u s", HANDSHAKE_MS / 1000);
-        session_end(session, &err);
+        sl_target_session_end(session, &err);
     } else if (session->state == SESSION_LINGER && now_ns >= session->deadline) {
         session_close(session);
     }

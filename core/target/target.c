@@ -56,11 +56,11 @@ static int start_rails(struct sl_target *target, struct sl_err *err)
     struct pool_rail *pool_rail;
     int rc = sl_loopback_rail_new(&target->local_rail, err);
     if (!rc)
-        rc = pool_meet(&target->pool, target->local_rail, &pool_rail, err);
+        rc = sl_target_pool_meet(&target->pool, target->local_rail, &pool_rail, err);
     if (!rc && target->config.tls)
         rc = sl_tcp_rail_new(&target->tcp_rail, err);
     if (!rc && target->tcp_rail)
-        rc = pool_meet(&target->pool, target->tcp_rail, &pool_rail, err);
+        rc = sl_target_pool_meet(&target->pool, target->tcp_rail, &pool_rail, err);
     return rc;
 }
 
@@ -70,13 +70,13 @@ static int start_threads(struct sl_target *target, struct sl_err *err)
     if (!target->workers)
         return sl_err_set(err, SL_ERR_NO_MEMORY, "out of memory");
     target->worker_count = target->config.workers;
-    int rc = disk_start(target, err);
+    int rc = sl_target_disk_start(target, err);
     if (!rc)
-        rc = committer_start(target, err);
+        rc = sl_target_committer_start(target, err);
     for (unsigned i = 0; !rc && i < target->worker_count; i++)
-        rc = worker_start(&target->workers[i], target, i, err);
+        rc = sl_target_worker_start(&target->workers[i], target, i, err);
     if (!rc)
-        rc = sl_thread_start(&target->thread, "sl-control", control_run, target, err);
+        rc = sl_thread_start(&target->thread, "sl-control", sl_target_control_run, target, err);
     target->started = !rc;
     return rc;
 }
@@ -85,19 +85,19 @@ static int start_threads(struct sl_target *target, struct sl_err *err)
 static void target_free(struct sl_target *target)
 {
     for (unsigned i = 0; i < target->worker_count; i++)
-        worker_end(&target->workers[i]);
-    disk_end(target);
-    committer_end(target);
+        sl_target_worker_end(&target->workers[i]);
+    sl_target_disk_end(target);
+    sl_target_committer_end(target);
     if (target->epoll_fd >= 0)
-        accept_stop(target);
-    pool_fini(&target->pool);
+        sl_target_accept_stop(target);
+    sl_target_pool_fini(&target->pool);
     if (target->rdma_listener)
         target->rdma_listener->ops->free(target->rdma_listener);
     if (target->tcp_rail)
         target->tcp_rail->ops->rail_free(target->tcp_rail);
     if (target->local_rail)
         target->local_rail->ops->rail_free(target->local_rail);
-    mailbox_fini(&target->box);
+    sl_target_mailbox_fini(&target->box);
     if (target->epoll_fd >= 0)
         close(target->epoll_fd);
     sl_free(target->workers);
@@ -111,16 +111,16 @@ static int make(struct sl_target *target, struct sl_err *err)
     target->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (target->epoll_fd < 0)
         return sl_err_sys(err, SL_ERR_LIMIT, errno, "could not make an epoll");
-    int rc = mailbox_init(&target->box, err);
+    int rc = sl_target_mailbox_init(&target->box, err);
     target->box_watch.ready = mail_ready;
     if (!rc)
-        rc = control_watch(target, target->box.fd, &target->box_watch, err);
+        rc = sl_target_control_watch(target, target->box.fd, &target->box_watch, err);
     if (!rc)
-        rc = pool_init(&target->pool, (unsigned)blocks, err);
+        rc = sl_target_pool_init(&target->pool, (unsigned)blocks, err);
     if (!rc)
         rc = start_rails(target, err);
     if (!rc && target->config.tls)
-        rc = accept_start(target, err);
+        rc = sl_target_accept_start(target, err);
     if (!rc)
         rc = start_threads(target, err);
     return rc;
@@ -151,13 +151,13 @@ uint16_t sl_target_port(const struct sl_target *target)
 
 /* --- asked from outside ----------------------------------------------------------------------- */
 
-int target_ask(struct sl_target *target, struct ask *ask, struct sl_err *err)
+int sl_target_ask(struct sl_target *target, struct ask *ask, struct sl_err *err)
 {
     ask->mail.kind = MAIL_ASK;
     ask->done = false;
     pthread_mutex_init(&ask->lock, NULL);
     sl_cond_init(&ask->done_cond);
-    mailbox_post_one(&target->box, &ask->mail);
+    sl_target_mailbox_post_one(&target->box, &ask->mail);
     pthread_mutex_lock(&ask->lock);
     while (!ask->done)
         sl_cond_wait(&ask->done_cond, &ask->lock, UINT64_MAX);
@@ -178,7 +178,7 @@ static int stop_run(struct sl_target *target, struct ask *ask, struct sl_err *er
 {
     (void)err;
     struct stop_ask *stop = CONTAINER(ask, struct stop_ask, ask);
-    accept_stop(target);
+    sl_target_accept_stop(target);
     target->stopping = true; /* the sweep winds every session down */
     target->stop_deadline = sl_deadline_in_ms(stop->grace_ms);
     return 0;
@@ -189,7 +189,7 @@ void sl_target_stop(struct sl_target *target, unsigned grace_ms)
     struct stop_ask stop = {.ask.run = stop_run, .grace_ms = grace_ms};
     if (!target)
         return;
-    target_ask(target, &stop.ask, NULL);
+    sl_target_ask(target, &stop.ask, NULL);
     pthread_join(target->thread, NULL);
     target_free(target);
 }
@@ -212,7 +212,7 @@ static int reload_run(struct sl_target *target, struct ask *ask, struct sl_err *
 int sl_target_reload(struct sl_target *target, struct sl_tls *tls, struct sl_err *err)
 {
     struct reload_ask reload = {.ask.run = reload_run, .tls = tls};
-    return target_ask(target, &reload.ask, err);
+    return sl_target_ask(target, &reload.ask, err);
 }
 
 struct attach_ask {
@@ -223,24 +223,25 @@ struct attach_ask {
 static int attach_run(struct sl_target *target, struct ask *ask, struct sl_err *err)
 {
     struct attach_ask *attach = CONTAINER(ask, struct attach_ask, ask);
-    return session_new(target, attach->control, NULL, sl_deadline_in_ms(HANDSHAKE_MS), err);
+    return sl_target_session_new(target, attach->control, NULL, sl_deadline_in_ms(HANDSHAKE_MS),
+                                 err);
 }
 
 int sl_target_attach(struct sl_target *target, struct sl_control *control, struct sl_err *err)
 {
     struct attach_ask attach = {.ask.run = attach_run, .control = control};
-    return target_ask(target, &attach.ask, err);
+    return sl_target_ask(target, &attach.ask, err);
 }
 
 int sl_target_local_lane(struct sl_target *target, const struct sl_id *session,
                          struct sl_domain *client_domain, uint16_t lane_id,
                          struct sl_lane **ret_passive, struct sl_err *err)
 {
-    struct local_ask local = {.ask.run = lane_local,
+    struct local_ask local = {.ask.run = sl_target_lane_local,
                               .session = *session,
                               .client_domain = client_domain,
                               .lane_id = lane_id};
-    int rc = target_ask(target, &local.ask, err);
+    int rc = sl_target_ask(target, &local.ask, err);
     if (!rc)
         *ret_passive = local.passive;
     return rc;

@@ -114,7 +114,7 @@ static void *verify_run(void *arg)
         snprintf(msg.error.hint, sizeof msg.error.hint, "%s", err.hint);
         sl_control_send(v->task.session->control, &msg);
     }
-    mailbox_post_one(&target->box, &v->task.mail);
+    sl_target_mailbox_post_one(&target->box, &v->task.mail);
     return NULL;
 }
 
@@ -146,14 +146,14 @@ static int verify_begin(struct session *session, const struct sl_msg_verify *ver
     return rc;
 }
 
-void verify_arrived(struct session *session, const struct sl_msg_verify *verify)
+void sl_target_verify_arrived(struct session *session, const struct sl_msg_verify *verify)
 {
     struct sl_err err;
-    if (session_permitted(session) && verify_begin(session, verify, &err) != 0)
-        answer_error(session, SL_ABOUT_REQUEST, verify->request, &err);
+    if (sl_target_session_permitted(session) && verify_begin(session, verify, &err) != 0)
+        sl_target_answer_error(session, SL_ABOUT_REQUEST, verify->request, &err);
 }
 
-void verify_done(struct task *task)
+void sl_target_verify_done(struct task *task)
 {
     struct verification *v = CONTAINER(task, struct verification, task);
     pthread_join(v->thread, NULL); /* mailing was the last it did */

@@ -20,21 +20,21 @@
 
 static void out_add(struct worker *worker, struct mail *mail)
 {
-    mail_chain_add(&worker->out, mail);
+    sl_target_mail_chain_add(&worker->out, mail);
 }
 
-void worker_over(struct worker *worker, struct piece *piece, int code, int sys)
+void sl_target_worker_over(struct worker *worker, struct piece *piece, int code, int sys)
 {
-    piece_to(piece, PIECE_OVER);
+    sl_target_piece_to(piece, PIECE_OVER);
     piece->code = code;
     piece->sys = sys;
     out_add(worker, &piece->mail);
 }
 
-void worker_lost(struct worker *worker, struct piece *piece)
+void sl_target_worker_lost(struct worker *worker, struct piece *piece)
 {
     piece->lost = true;
-    worker_over(worker, piece, SL_ERR_CLOSED, 0);
+    sl_target_worker_over(worker, piece, SL_ERR_CLOSED, 0);
 }
 
 /* Hands waiting pieces to the store queue until it is full. */
@@ -42,20 +42,20 @@ static void store_pump(struct worker *worker)
 {
     struct piece *piece;
     while ((piece = worker->store_waiting.first)) {
-        int rc = store_post(worker, piece);
+        int rc = sl_target_store_post(worker, piece);
         if (rc == SL_ERR_BUSY)
             return;
-        piece_list_remove(&worker->store_waiting, piece);
+        sl_target_piece_list_remove(&worker->store_waiting, piece);
         if (rc) {
-            worker_over(worker, piece, rc, 0);
+            sl_target_worker_over(worker, piece, rc, 0);
             continue;
         }
-        piece_to(piece, PIECE_STORING);
+        sl_target_piece_to(piece, PIECE_STORING);
         worker->submitted = true;
     }
 }
 
-int store_post(struct worker *worker, struct piece *piece)
+int sl_target_store_post(struct worker *worker, struct piece *piece)
 {
     const struct sl_store_ops *ops = worker->queue->store->ops;
     size_t bytes = (size_t)sl_align_up(piece->block.stored_bytes);
@@ -67,10 +67,10 @@ int store_post(struct worker *worker, struct piece *piece)
                             piece->file_offset, context);
 }
 
-void worker_store(struct worker *worker, struct piece *piece)
+void sl_target_worker_store(struct worker *worker, struct piece *piece)
 {
-    piece_to(piece, PIECE_STORE_WAIT);
-    piece_list_add(&worker->store_waiting, piece);
+    sl_target_piece_to(piece, PIECE_STORE_WAIT);
+    sl_target_piece_list_add(&worker->store_waiting, piece);
     store_pump(worker);
 }
 
@@ -82,7 +82,8 @@ static void store_reap(struct worker *worker)
         n = worker->queue->store->ops->queue_reap(worker->queue, done, EVENTS_MAX);
         for (size_t i = 0; i < n; i++) {
             struct piece *piece = (struct piece *)(uintptr_t)done[i].context;
-            (piece->out ? push_read : pull_written)(worker, piece, done[i].code, done[i].sys);
+            (piece->out ? sl_target_push_read : sl_target_pull_written)(worker, piece, done[i].code,
+                                                                        done[i].sys);
         }
     } while (n == EVENTS_MAX);
     store_pump(worker);
@@ -109,9 +110,10 @@ static void lane_end(struct worker *worker, struct lane *lane)
         }
     out_add(worker, &lane->mail);
     struct piece *piece;
-    while ((piece = piece_list_pop(&lane->lost)) || (piece = piece_list_pop(&lane->waiting)) ||
-           (piece = piece_list_pop(&lane->moving)))
-        worker_lost(worker, piece);
+    while ((piece = sl_target_piece_list_pop(&lane->lost)) ||
+           (piece = sl_target_piece_list_pop(&lane->waiting)) ||
+           (piece = sl_target_piece_list_pop(&lane->moving)))
+        sl_target_worker_lost(worker, piece);
 }
 
 static bool lane_busy(const struct lane *lane)
@@ -148,13 +150,13 @@ static void lane_event(struct worker *worker, struct lane *lane, const struct sl
         return;
     struct piece *piece = (struct piece *)(uintptr_t)event->context;
     assert(piece->lane == lane && piece->state == PIECE_MOVING);
-    piece_list_remove(&lane->moving, piece);
+    sl_target_piece_list_remove(&lane->moving, piece);
     if (event->code)
-        piece_list_add(&lane->lost, piece); /* answered when the lane is gone */
+        sl_target_piece_list_add(&lane->lost, piece); /* answered when the lane is gone */
     else if (piece->out)
-        worker_over(worker, piece, 0, 0);
+        sl_target_worker_over(worker, piece, 0, 0);
     else
-        pull_arrived(worker, piece);
+        sl_target_pull_arrived(worker, piece);
 }
 
 /* Posts what waits. Returns true when the lane failed meanwhile and must be processed. */
@@ -162,21 +164,21 @@ static bool lane_pump(struct lane *lane)
 {
     struct piece *piece;
     while ((piece = lane->waiting.first)) {
-        int rc = lane_post(lane, piece);
+        int rc = sl_target_lane_post(lane, piece);
         if (rc == SL_ERR_BUSY)
             return false;
         if (rc) {
             sl_lane_close(lane->lane, rc, "work could not be posted");
             return true; /* what waits is lost with the lane */
         }
-        piece_list_remove(&lane->waiting, piece);
-        piece_to(piece, PIECE_MOVING);
-        piece_list_add(&lane->moving, piece);
+        sl_target_piece_list_remove(&lane->waiting, piece);
+        sl_target_piece_to(piece, PIECE_MOVING);
+        sl_target_piece_list_add(&lane->moving, piece);
     }
     return false;
 }
 
-int lane_post(struct lane *lane, struct piece *piece)
+int sl_target_lane_post(struct lane *lane, struct piece *piece)
 {
     struct sl_local local = {lane->region, piece->buffer->start};
     uint64_t offset = (uint64_t)piece->block.slot * SL_BLOCK_BYTES;
@@ -230,17 +232,17 @@ static void run_touched(struct worker *worker)
     }
 }
 
-void worker_move(struct worker *worker, struct piece *piece)
+void sl_target_worker_move(struct worker *worker, struct piece *piece)
 {
     struct lane *lane = piece->lane;
     if (!lane->lane) {
-        worker_lost(worker, piece);
+        sl_target_worker_lost(worker, piece);
         return;
     }
     if (!lane_busy(lane))
         lane->progress_ns = sl_now_ns();
-    piece_to(piece, PIECE_MOVE_WAIT);
-    piece_list_add(&lane->waiting, piece);
+    sl_target_piece_to(piece, PIECE_MOVE_WAIT);
+    sl_target_piece_list_add(&lane->waiting, piece);
     lane->touched = true;
 }
 
@@ -300,12 +302,12 @@ static int wait_ms(const struct worker *worker)
 static void read_mail(struct worker *worker)
 {
     struct mail *next;
-    for (struct mail *mail = mailbox_take(&worker->box); mail; mail = next) {
+    for (struct mail *mail = sl_target_mailbox_take(&worker->box); mail; mail = next) {
         next = mail->next;
         switch (mail->kind) {
         case MAIL_PIECE: {
             struct piece *piece = CONTAINER(mail, struct piece, mail);
-            (piece->out ? push_begin : pull_begin)(worker, piece);
+            (piece->out ? sl_target_push_begin : sl_target_pull_begin)(worker, piece);
             break;
         }
         case MAIL_LANE:
@@ -345,7 +347,7 @@ static void *worker_run(void *arg)
             worker->queue->store->ops->queue_flush(worker->queue);
             worker->submitted = false;
         }
-        mailbox_post(&worker->target->box, &worker->out);
+        sl_target_mailbox_post(&worker->target->box, &worker->out);
     }
     return NULL;
 }
@@ -358,20 +360,20 @@ static int watch_fd(struct worker *worker, int fd, void *owner, struct sl_err *e
     return 0;
 }
 
-int worker_start(struct worker *worker, struct sl_target *target, unsigned number,
-                 struct sl_err *err)
+int sl_target_worker_start(struct worker *worker, struct sl_target *target, unsigned number,
+                           struct sl_err *err)
 {
     struct sl_store *store = target->config.repo->store;
     unsigned depth = target->pool.count < 128 ? target->pool.count : 128;
     char name[16];
     worker->target = target;
     worker->box.fd = -1;
-    mail_chain_init(&worker->out);
-    mail_chain_init(&worker->given);
+    sl_target_mail_chain_init(&worker->out);
+    sl_target_mail_chain_init(&worker->given);
     worker->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (worker->epoll_fd < 0)
         return sl_err_sys(err, SL_ERR_LIMIT, errno, "could not make an epoll");
-    int rc = mailbox_init(&worker->box, err);
+    int rc = sl_target_mailbox_init(&worker->box, err);
     if (!rc)
         rc = store->ops->queue_new(store, depth, &worker->queue, err);
     if (!rc)
@@ -385,18 +387,18 @@ int worker_start(struct worker *worker, struct sl_target *target, unsigned numbe
     return rc;
 }
 
-void worker_end(struct worker *worker)
+void sl_target_worker_end(struct worker *worker)
 {
     if (!worker->target)
         return; /* never begun */
     if (worker->started) {
         worker->end_mail.kind = MAIL_END;
-        mailbox_post_one(&worker->box, &worker->end_mail);
+        sl_target_mailbox_post_one(&worker->box, &worker->end_mail);
         pthread_join(worker->thread, NULL);
     }
     if (worker->queue)
         worker->queue->store->ops->queue_free(worker->queue);
-    mailbox_fini(&worker->box);
+    sl_target_mailbox_fini(&worker->box);
     if (worker->epoll_fd >= 0)
         close(worker->epoll_fd);
 }

@@ -6,13 +6,13 @@
 
 #include <assert.h>
 
-void create_arrived(struct session *session, const struct sl_msg_create *create)
+void sl_target_create_arrived(struct session *session, const struct sl_msg_create *create)
 {
-    struct object *object = object_new(session, create->object, create->name, true);
+    struct object *object = sl_target_object_new(session, create->object, create->name, true);
     if (!object)
         return;
     object->length_hint = create->length_hint;
-    object_task(object, TASK_CREATE);
+    sl_target_object_task(object, TASK_CREATE);
 }
 
 /* A writing object's only task is its creation. */
@@ -60,9 +60,9 @@ static int enter(struct object *object, const struct sl_offer *block, uint64_t *
     struct sl_err err;
     int rc = sl_draft_block(object->draft, block, ret_offset, &err);
     if (rc == SL_ERR_PROTOCOL)
-        session_refuse(object->session, &err);
+        sl_target_session_refuse(object->session, &err);
     else if (rc)
-        object_fail(object, &err);
+        sl_target_object_fail(object, &err);
     return rc;
 }
 
@@ -74,14 +74,14 @@ static void place(struct piece *piece)
     bool zero = piece->zero;
     /* in the queue first, so that ending object or session finds it there */
     if (!zero)
-        schedule_add(piece);
+        sl_target_schedule_add(piece);
     if (enter(object, &piece->block, &piece->file_offset) == 0) {
         piece->file = sl_draft_file(object->draft);
         if (zero)
             counted_in(session, &piece->block);
     }
     if (zero)
-        piece_free(piece);
+        sl_target_piece_free(piece);
 }
 
 static void checksum_failed(struct object *object, uint32_t block, int code)
@@ -89,7 +89,7 @@ static void checksum_failed(struct object *object, uint32_t block, int code)
     struct sl_err err;
     sl_err_set(&err, code, "block %u of \"%s\" %s", block, object->name,
                code == SL_ERR_CRYPTO ? "does not fit its seal" : "does not have its digest");
-    object_fail(object, &err);
+    sl_target_object_fail(object, &err);
 }
 
 static void offer_to(struct object *object, const struct sl_offer *offer)
@@ -103,13 +103,13 @@ static void offer_to(struct object *object, const struct sl_offer *offer)
         return;
     }
     struct piece *piece =
-        session->waiting < WAITING_MAX ? piece_new(session, object, offer, false) : NULL;
+        session->waiting < WAITING_MAX ? sl_target_piece_new(session, object, offer, false) : NULL;
     if (!piece) {
         struct sl_err err;
         sl_err_set(&err, SL_ERR_NO_MEMORY, "out of memory for the blocks of \"%s\"", object->name);
         if (!zero)
-            answer_taken(session, offer->slot);
-        object_fail(object, &err);
+            sl_target_answer_taken(session, offer->slot);
+        sl_target_object_fail(object, &err);
         return;
     }
     piece->zero = zero;
@@ -119,7 +119,7 @@ static void offer_to(struct object *object, const struct sl_offer *offer)
         place(piece);
         return;
     }
-    piece_list_add(&object->waiting, piece);
+    sl_target_piece_list_add(&object->waiting, piece);
     session->waiting++;
 }
 
@@ -127,24 +127,25 @@ static void offer_arrived(struct session *session, const struct sl_offer *offer)
 {
     const char *fault = offer_fault(session, offer);
     if (fault) {
-        session_violation(session, "%s (object %u, block %u, slot %u)", fault, offer->object,
-                          offer->block, offer->slot);
+        sl_target_session_violation(session, "%s (object %u, block %u, slot %u)", fault,
+                                    offer->object, offer->block, offer->slot);
         return;
     }
-    struct object *object = object_find(session, offer->object);
+    struct object *object = sl_target_object_find(session, offer->object);
     if (object && object->state == OBJECT_WRITING)
         offer_to(object, offer);
-    else if (object ? object->state != OBJECT_DROPPED : !object_past(session, offer->object))
-        session_violation(session, "block of an unknown object %u", offer->object);
+    else if (object ? object->state != OBJECT_DROPPED
+                    : !sl_target_object_past(session, offer->object))
+        sl_target_session_violation(session, "block of an unknown object %u", offer->object);
     else if (!(offer->flags & SL_BLOCK_ZERO)) /* crossed our ERROR */
-        answer_taken(session, offer->slot);
+        sl_target_answer_taken(session, offer->slot);
 }
 
-void offers_arrived(struct session *session, const struct sl_msg_offer *offers)
+void sl_target_offers_arrived(struct session *session, const struct sl_msg_offer *offers)
 {
     struct sl_reader r = sl_reader_on(offers->offers, offers->offers_bytes);
     if (offers->offers_bytes == 0 || offers->offers_bytes % SL_OFFER_BYTES) {
-        session_violation(session, "OFFER of a wrong length");
+        sl_target_session_violation(session, "OFFER of a wrong length");
         return;
     }
     while (sl_reader_left(&r) && session->state == SESSION_LIVE) {
@@ -156,16 +157,17 @@ void offers_arrived(struct session *session, const struct sl_msg_offer *offers)
 
 /* --- its draft is there ----------------------------------------------------------------------- */
 
-void writing_created(struct object *object)
+void sl_target_writing_created(struct object *object)
 {
     struct piece *piece;
     if (object->state == OBJECT_DROPPED)
         return;
     if (object->code) {
-        object_fail(object, &object->err);
+        sl_target_object_fail(object, &object->err);
         return;
     }
-    while (object->state != OBJECT_DROPPED && (piece = piece_list_pop(&object->waiting))) {
+    while (object->state != OBJECT_DROPPED &&
+           (piece = sl_target_piece_list_pop(&object->waiting))) {
         object->session->waiting--;
         place(piece);
     }
@@ -194,63 +196,63 @@ static void piece_failed(struct piece *piece)
             sl_err_set(&err, piece->code, "could not write block %u of \"%s\": %s",
                        piece->block.block, object->name, sl_code_text(piece->code));
     }
-    object_fail(object, &err);
+    sl_target_object_fail(object, &err);
 }
 
-void writing_over(struct piece *piece)
+void sl_target_writing_over(struct piece *piece)
 {
     struct object *object = piece->object;
     if (!piece->taken)
-        answer_taken(piece->session, piece->block.slot);
+        sl_target_answer_taken(piece->session, piece->block.slot);
     if (piece->code)
         piece_failed(piece);
     else
         counted_in(piece->session, &piece->block);
-    piece_free(piece);
-    object_settle(object);
+    sl_target_piece_free(piece);
+    sl_target_object_settle(object);
 }
 
 /* --- the end of an object --------------------------------------------------------------------- */
 
-void commit_arrived(struct session *session, const struct sl_msg_commit *commit)
+void sl_target_commit_arrived(struct session *session, const struct sl_msg_commit *commit)
 {
-    struct object *object = object_find(session, commit->object);
-    if (!object ? object_past(session, commit->object) : object->state == OBJECT_DROPPED)
+    struct object *object = sl_target_object_find(session, commit->object);
+    if (!object ? sl_target_object_past(session, commit->object) : object->state == OBJECT_DROPPED)
         return; /* crossed our ERROR */
     if (!object || object->state != OBJECT_WRITING) {
-        session_violation(session, "COMMIT of object %u, which is not being written",
-                          commit->object);
+        sl_target_session_violation(session, "COMMIT of object %u, which is not being written",
+                                    commit->object);
         return;
     }
     object->length = commit->length;
     object->index_bytes = commit->index_bytes;
     object->digest = commit->digest;
-    object_to(object, OBJECT_COMMITTED);
-    object_settle(object);
+    sl_target_object_to(object, OBJECT_COMMITTED);
+    sl_target_object_settle(object);
 }
 
-void abort_arrived(struct session *session, uint32_t number)
+void sl_target_abort_arrived(struct session *session, uint32_t number)
 {
-    struct object *object = object_find(session, number);
-    if (!object && !object_past(session, number)) {
-        session_violation(session, "ABORT of an unknown object %u", number);
+    struct object *object = sl_target_object_find(session, number);
+    if (!object && !sl_target_object_past(session, number)) {
+        sl_target_session_violation(session, "ABORT of an unknown object %u", number);
         return;
     }
     if (!object || object->state == OBJECT_DROPPED || object->state == OBJECT_PUBLISHING)
         return;
     if (object->state == OBJECT_OPENING || object->state == OBJECT_READING)
-        session_violation(session, "ABORT of object %u, which is being read", number);
+        sl_target_session_violation(session, "ABORT of object %u, which is being read", number);
     else
-        object_drop(object);
+        sl_target_object_drop(object);
 }
 
-void writing_published(struct object *object)
+void sl_target_writing_published(struct object *object)
 {
     struct session *session = object->session;
     struct sl_target *target = session->target;
     assert(object->state == OBJECT_PUBLISHING);
     if (object->code) {
-        object_fail(object, &object->err);
+        sl_target_object_fail(object, &object->err);
         return;
     }
     if (object->outcome == SL_STORED_CREATED)
@@ -262,6 +264,6 @@ void writing_published(struct object *object)
     msg.stored.outcome = (uint8_t)object->outcome;
     msg.stored.digest = object->digest;
     (void)sl_fault("target.stored"); /* a place to die at */
-    answer(session, &msg);
-    object_drop(object);
+    sl_target_answer(session, &msg);
+    sl_target_object_drop(object);
 }
