@@ -3,7 +3,6 @@
 #include "tests/unit/core/client/world.h"
 
 #include <setjmp.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stddef.h>
@@ -45,9 +44,8 @@ static void embedded__every_size__comes_back(void **state)
     (void)state;
     struct world world;
     world_open(&world, &(struct world_options){0});
-    struct sl_client_config config = config_for(&world, NULL);
-    round_trips(&config);
-    struct sl_client *client = open_must(&config);
+    round_trips(&world.config);
+    struct sl_client *client = world_connect(&world);
     struct sl_client_info info;
     sl_client_info(client, &info);
     assert_int_equal(info.transport, SL_TRANSPORT_LOCAL);
@@ -55,7 +53,6 @@ static void embedded__every_size__comes_back(void **state)
     assert_int_equal(info.slots, 64);
     assert_string_equal(info.store, "posix");
     assert_string_equal(info.lane.transport, "local");
-    sl_client_close(client);
     world_close(&world);
 }
 
@@ -65,12 +62,10 @@ static void tcp__every_size_sealed_or_not__comes_back(void **state)
     for (int sealed = 0; sealed < 2; sealed++) {
         struct world world;
         world_open(&world, &(struct world_options){.listening = true});
-        const char *hosts[] = {world.host, NULL};
-        struct sl_client_config config = config_for(&world, hosts);
-        config.seal = sealed ? SL_SEAL_AUTO : SL_SEAL_OFF;
-        config.slot_bytes_total = 4 * MiB;
-        round_trips(&config);
-        struct sl_client *client = open_must(&config);
+        world.config.seal = sealed ? SL_SEAL_AUTO : SL_SEAL_OFF;
+        world.config.slot_bytes_total = 4 * MiB;
+        round_trips(&world.config);
+        struct sl_client *client = world_connect(&world);
         struct sl_client_info info;
         sl_client_info(client, &info);
         assert_int_equal(info.transport, SL_TRANSPORT_TCP);
@@ -79,7 +74,6 @@ static void tcp__every_size_sealed_or_not__comes_back(void **state)
         assert_in_range(info.clock_skew_ms + 1000, 0, 2000);
         assert_non_null(strstr(info.transport_why, "auto: no RDMA here"));
         assert_string_equal(info.lane.transport, "tcp");
-        sl_client_close(client);
         world_close(&world);
     }
 }
@@ -89,8 +83,7 @@ static void put__same_and_other_content__identical_or_refused(void **state)
     (void)state;
     struct world world;
     world_open(&world, &(struct world_options){0});
-    struct sl_client_config config = config_for(&world, NULL);
-    struct sl_client *client = open_must(&config);
+    struct sl_client *client = world_connect(&world);
     struct sl_err err;
     struct sl_stored stored;
     struct sl_object_info info;
@@ -121,7 +114,6 @@ static void put__same_and_other_content__identical_or_refused(void **state)
     uint64_t free_bytes, total_bytes;
     assert_int_equal(sl_client_space(client, SOON, &free_bytes, &total_bytes, &err), 0);
     assert_true(free_bytes > 0 && free_bytes <= total_bytes);
-    sl_client_close(client);
     world_close(&world);
 }
 
@@ -130,9 +122,8 @@ static void upload_abort__at_any_point__nothing_stays(void **state)
     (void)state;
     struct world world;
     world_open(&world, &(struct world_options){0});
-    struct sl_client_config config = config_for(&world, NULL);
-    config.slot_bytes_total = 4 * MiB;
-    struct sl_client *client = open_must(&config);
+    world.config.slot_bytes_total = 4 * MiB;
+    struct sl_client *client = world_connect(&world);
     struct sl_err err;
     uint8_t *bytes = content_new(1, 6 * MiB, false);
     for (size_t count = 0; count < 6 * MiB; count += 700000) {
@@ -146,7 +137,6 @@ static void upload_abort__at_any_point__nothing_stays(void **state)
     assert_int_equal(upload(client, "gone", bytes, 6 * MiB, &stored, &err), 0);
     sl_upload_abort(NULL);
     free(bytes);
-    sl_client_close(client);
     world_close(&world);
 }
 
@@ -155,10 +145,8 @@ static void download_range__parts_and_jumps__right_blocks(void **state)
     (void)state;
     struct world world;
     world_open(&world, &(struct world_options){.listening = true});
-    const char *hosts[] = {world.host, NULL};
-    struct sl_client_config config = config_for(&world, hosts);
-    config.slot_bytes_total = 8 * MiB;
-    struct sl_client *client = open_must(&config);
+    world.config.slot_bytes_total = 8 * MiB;
+    struct sl_client *client = world_connect(&world);
     struct sl_err err;
     struct sl_stored stored;
     size_t count = 30 * MiB + 77;
@@ -197,7 +185,6 @@ static void download_range__parts_and_jumps__right_blocks(void **state)
     assert_int_equal(sl_download_range(download, 32, 0, &err), SL_ERR_USAGE);
     sl_download_close(download);
     free(bytes);
-    sl_client_close(client);
     world_close(&world);
 }
 
@@ -208,11 +195,9 @@ static void embedded__hundred_objects_by_eight_threads__all_whole(void **state)
     (void)state;
     struct world world;
     world_open(&world, &(struct world_options){0});
-    struct sl_client_config config = config_for(&world, NULL);
-    config.slot_bytes_total = 4 * MiB; /* fewer slots than threads */
-    struct sl_client *client = open_must(&config);
+    world.config.slot_bytes_total = 4 * MiB; /* fewer slots than threads */
+    struct sl_client *client = world_connect(&world);
     assert_int_equal(run_jobs(client, 8, 13, 2 * MiB, NULL, NULL), 0);
-    sl_client_close(client);
     world_close(&world);
 }
 
@@ -221,39 +206,20 @@ static void tcp__hundred_objects_by_eight_threads__all_whole(void **state)
     (void)state;
     struct world world;
     world_open(&world, &(struct world_options){.listening = true});
-    const char *hosts[] = {world.host, NULL};
-    struct sl_client_config config = config_for(&world, hosts);
-    config.slot_bytes_total = 6 * MiB;
-    struct sl_client *client = open_must(&config);
+    world.config.slot_bytes_total = 6 * MiB;
+    struct sl_client *client = world_connect(&world);
     assert_int_equal(run_jobs(client, 8, 13, 2 * MiB, NULL, NULL), 0);
-    sl_client_close(client);
     world_close(&world);
 }
 
 /* --- questions ------------------------------------------------------------------------------- */
-
-struct listing {
-    unsigned count, stop_at;
-    char last[256];
-    bool ordered;
-};
-
-static int visit(void *arg, const struct sl_entry *entry)
-{
-    struct listing *listing = arg;
-    listing->ordered &= strcmp(listing->last, entry->name) < 0;
-    strcpy(listing->last, entry->name);
-    listing->count++;
-    return listing->stop_at == listing->count ? SL_ERR_CANCELLED : 0;
-}
 
 static void list__folders_and_pages__bytewise_and_whole(void **state)
 {
     (void)state;
     struct world world;
     world_open(&world, &(struct world_options){0});
-    struct sl_client_config config = config_for(&world, NULL);
-    struct sl_client *client = open_must(&config);
+    struct sl_client *client = world_connect(&world);
     struct sl_err err;
     /* more than a page: made beside the target, empty files are enough for a list */
     char path[160], command[512];
@@ -264,47 +230,24 @@ static void list__folders_and_pages__bytewise_and_whole(void **state)
              path, path);
     MUST(system(command) == 0);
     struct listing all = {.ordered = true};
-    assert_int_equal(sl_client_list(client, "many", NULL, visit, &all, SOON, &err), 0);
+    assert_int_equal(sl_client_list(client, "many", NULL, note_entry, &all, SOON, &err), 0);
     assert_int_equal(all.count, 2500);
     assert_true(all.ordered);
     struct listing some = {.ordered = true};
-    assert_int_equal(sl_client_list(client, "many", "00002000", visit, &some, SOON, &err), 0);
+    assert_int_equal(sl_client_list(client, "many", "00002000", note_entry, &some, SOON, &err), 0);
     assert_int_equal(some.count, 501);
     struct listing stopped = {.stop_at = 3};
-    assert_int_equal(sl_client_list(client, "many", NULL, visit, &stopped, SOON, &err),
+    assert_int_equal(sl_client_list(client, "many", NULL, note_entry, &stopped, SOON, &err),
                      SL_ERR_CANCELLED);
     assert_int_equal(stopped.count, 3);
     struct listing none = {0};
-    assert_int_equal(sl_client_list(client, "nowhere", NULL, visit, &none, SOON, &err), 0);
+    assert_int_equal(sl_client_list(client, "nowhere", NULL, note_entry, &none, SOON, &err), 0);
     assert_int_equal(none.count, 0);
     struct listing top = {.ordered = true};
-    assert_int_equal(sl_client_list(client, "", NULL, visit, &top, SOON, &err), 0);
+    assert_int_equal(sl_client_list(client, "", NULL, note_entry, &top, SOON, &err), 0);
     assert_int_equal(top.count, 1);
     assert_string_equal(top.last, "many");
-    sl_client_close(client);
     world_close(&world);
-}
-
-struct damages {
-    unsigned count;
-    char name[512];
-    int code;
-    unsigned steps;
-};
-
-static void note_damage(void *arg, const char *name, int code, const char *text)
-{
-    struct damages *damages = arg;
-    damages->count++;
-    damages->code = code;
-    snprintf(damages->name, sizeof damages->name, "%s", name);
-    MUST(text[0]);
-}
-
-static void note_step(void *arg, const struct sl_verify_progress *progress)
-{
-    (void)progress;
-    ((struct damages *)arg)->steps++;
 }
 
 static void flip(const struct world *world, const char *name, long offset)
@@ -325,8 +268,7 @@ static void verify_and_fetch__a_flipped_bit__found_and_named(void **state)
     (void)state;
     struct world world;
     world_open(&world, &(struct world_options){0});
-    struct sl_client_config config = config_for(&world, NULL);
-    struct sl_client *client = open_must(&config);
+    struct sl_client *client = world_connect(&world);
     struct sl_err err;
     struct sl_stored stored;
     for (unsigned i = 0; i < 5; i++) {
@@ -354,15 +296,7 @@ static void verify_and_fetch__a_flipped_bit__found_and_named(void **state)
     assert_int_equal(rc, SL_ERR_CHECKSUM);
     assert_non_null(strstr(err.msg, "w/3"));
     assert_non_null(strstr(err.msg, "block 2"));
-    sl_client_close(client);
     world_close(&world);
-}
-
-static int no_sigpipe(void **state)
-{
-    (void)state;
-    signal(SIGPIPE, SIG_DFL);
-    return 0;
 }
 
 int main(void)

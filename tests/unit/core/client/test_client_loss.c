@@ -4,7 +4,6 @@
 #include "tests/unit/core/client/world.h"
 
 #include <setjmp.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 
@@ -25,19 +24,13 @@ static void tcp__lanes_cut_again_and_again__nobody_notices(void **state)
     (void)state;
     for (int sealed = 0; sealed < 2; sealed++) {
         struct world world;
-        world_open(&world, &(struct world_options){.listening = true});
-        struct proxy *proxy = proxy_new(world.host);
-        const char *hosts[] = {proxy_host(proxy), NULL};
-        struct sl_client_config config = config_for(&world, hosts);
-        config.tls_name = "backup1";
-        config.seal = sealed ? SL_SEAL_ON : SL_SEAL_OFF;
-        config.slot_bytes_total = 8 * MiB;
-        struct sl_client *client = open_must(&config);
-        unsigned redone = run_jobs(client, 4, 10, 6 * MiB, cut_lanes_often, proxy);
+        world_open(&world, &(struct world_options){.proxied = true});
+        world.config.seal = sealed ? SL_SEAL_ON : SL_SEAL_OFF;
+        world.config.slot_bytes_total = 8 * MiB;
+        struct sl_client *client = world_connect(&world);
+        unsigned redone = run_jobs(client, 4, 10, 6 * MiB, cut_lanes_often, world.proxy);
         assert_int_equal(redone, 0);
-        assert_in_range(proxy_lanes(proxy), 5, 100);
-        sl_client_close(client);
-        proxy_free(proxy);
+        assert_in_range(proxy_lanes(world.proxy), 5, 100);
         world_close(&world);
     }
 }
@@ -46,19 +39,13 @@ static void tcp__lanes_cut_in_the_middle_of_blocks__nobody_notices(void **state)
 {
     (void)state;
     struct world world;
-    world_open(&world, &(struct world_options){.listening = true});
-    struct proxy *proxy = proxy_new(world.host);
-    const char *hosts[] = {proxy_host(proxy), NULL};
-    struct sl_client_config config = config_for(&world, hosts);
-    config.tls_name = "backup1";
-    config.slot_bytes_total = 8 * MiB;
-    struct sl_client *client = open_must(&config);
-    proxy_cut_after(proxy, 5 * MiB + 12345);
+    world_open(&world, &(struct world_options){.proxied = true});
+    world.config.slot_bytes_total = 8 * MiB;
+    struct sl_client *client = world_connect(&world);
+    proxy_cut_after(world.proxy, 5 * MiB + 12345);
     unsigned redone = run_jobs(client, 3, 3, 8 * MiB, NULL, NULL);
     assert_int_equal(redone, 0);
-    assert_in_range(proxy_lanes(proxy), 8, 1000);
-    sl_client_close(client);
-    proxy_free(proxy);
+    assert_in_range(proxy_lanes(world.proxy), 8, 1000);
     world_close(&world);
 }
 
@@ -78,17 +65,11 @@ static void tcp__sessions_cut__work_done_over_is_whole(void **state)
 {
     (void)state;
     struct world world;
-    world_open(&world, &(struct world_options){.listening = true});
-    struct proxy *proxy = proxy_new(world.host);
-    const char *hosts[] = {proxy_host(proxy), NULL};
-    struct sl_client_config config = config_for(&world, hosts);
-    config.tls_name = "backup1";
-    config.slot_bytes_total = 8 * MiB;
-    struct sl_client *client = open_must(&config);
-    unsigned redone = run_jobs(client, 4, 8, 8 * MiB, cut_sessions, proxy);
+    world_open(&world, &(struct world_options){.proxied = true});
+    world.config.slot_bytes_total = 8 * MiB;
+    struct sl_client *client = world_connect(&world);
+    unsigned redone = run_jobs(client, 4, 8, 8 * MiB, cut_sessions, world.proxy);
     assert_in_range(redone, 1, 1000);
-    sl_client_close(client);
-    proxy_free(proxy);
     world_close(&world);
 }
 
@@ -99,9 +80,7 @@ static void tcp__target_restarts__next_call_begins_anew(void **state)
     struct world_options options = {.listening = true};
     world_open(&world, &options);
     uint16_t port = sl_target_port(world.target);
-    const char *hosts[] = {world.host, NULL};
-    struct sl_client_config config = config_for(&world, hosts);
-    struct sl_client *client = open_must(&config);
+    struct sl_client *client = world_connect(&world);
     struct sl_err err;
     struct sl_stored stored;
     struct sl_upload *up;
@@ -115,7 +94,6 @@ static void tcp__target_restarts__next_call_begins_anew(void **state)
     assert_in_range((sl_now_ns() - began) / SL_NS_PER_MS, 300, 5000);
     world_start(&world, &options, port);
     assert_int_equal(sl_client_put(client, "y", "1", 1, SOON, &stored, &err), 0);
-    sl_client_close(client);
     world_close(&world);
 }
 
@@ -123,23 +101,19 @@ static void tcp__another_repository_behind_the_name__refused(void **state)
 {
     (void)state;
     struct world a, b;
-    struct world_options options = {.listening = true};
+    struct world_options options = {.proxied = true};
     world_open(&a, &options);
     world_open(&b, &options);
-    struct proxy *proxy = proxy_new(a.host);
-    const char *hosts[] = {proxy_host(proxy), NULL};
     /* one authority for both */
     sl_target_stop(b.target, 0);
     struct sl_tls *theirs = b.server;
     b.server = certs_tls_must(&a.certs, "backup1", true);
     sl_tls_free(theirs);
     world_start(&b, &options, 0);
-    struct sl_client_config config = config_for(&a, hosts);
-    config.tls_name = "backup1";
-    struct sl_client *client = open_must(&config);
+    struct sl_client *client = world_connect(&a);
     struct sl_err err;
-    proxy_target(proxy, b.host);
-    proxy_cut_all(proxy);
+    proxy_target(a.proxy, b.host);
+    proxy_cut_all(a.proxy);
     struct sl_stored stored;
     int rc;
     do /* the loss may be noticed by this call */
@@ -147,8 +121,6 @@ static void tcp__another_repository_behind_the_name__refused(void **state)
     while (rc == SL_ERR_CLOSED);
     assert_int_equal(rc, SL_ERR_REPO);
     assert_non_null(strstr(err.hint, "one repository"));
-    sl_client_close(client);
-    proxy_free(proxy);
     world_close(&a);
     world_close(&b);
 }
@@ -163,12 +135,11 @@ static void tcp__first_host_is_down__second_is_used(void **state)
     close(listener);
     world_open(&world, &(struct world_options){.listening = true});
     const char *hosts[] = {dead, world.host, NULL};
-    struct sl_client_config config = config_for(&world, hosts);
-    struct sl_client *client = open_must(&config);
+    world.config.hosts = hosts;
+    struct sl_client *client = world_connect(&world);
     struct sl_client_info info;
     sl_client_info(client, &info);
     assert_string_equal(info.host, world.host);
-    sl_client_close(client);
     world_close(&world);
 }
 
@@ -177,8 +148,8 @@ static void open__refusals__say_why_and_do_not_wait(void **state)
     (void)state;
     struct world world;
     world_open(&world, &(struct world_options){.listening = true});
-    const char *hosts[] = {world.host, NULL}, *nonsense[] = {":", NULL};
-    struct sl_client_config config = config_for(&world, hosts);
+    const char *nonsense[] = {":", NULL};
+    struct sl_client_config config = world.config;
     struct sl_client *client;
     struct sl_err err;
     uint64_t began = sl_now_ns();
@@ -207,16 +178,12 @@ static void tcp__target_stops_answering__dead_in_time(void **state)
     (void)state;
     struct world world;
     world_open(&world,
-               &(struct world_options){.listening = true, .heartbeat_ms = 100, .dead_ms = 500});
-    struct proxy *proxy = proxy_new(world.host);
-    const char *hosts[] = {proxy_host(proxy), NULL};
-    struct sl_client_config config = config_for(&world, hosts);
-    config.tls_name = "backup1";
-    struct sl_client *client = open_must(&config);
+               &(struct world_options){.proxied = true, .heartbeat_ms = 100, .dead_ms = 500});
+    struct sl_client *client = world_connect(&world);
     struct sl_err err;
     struct sl_upload *up;
     assert_int_equal(sl_upload_begin(client, "x", 0, SOON, &up, &err), 0);
-    proxy_hold(proxy, true);
+    proxy_hold(world.proxy, true);
     uint64_t began = sl_now_ns();
     struct sl_stored stored;
     assert_int_equal(sl_upload_commit(up, 0, SOON, &stored, &err), SL_ERR_TIMEOUT);
@@ -227,10 +194,8 @@ static void tcp__target_stops_answering__dead_in_time(void **state)
     assert_int_equal(sl_client_put(client, "y", "1", 1, sl_deadline_in_ms(600), &stored, &err),
                      SL_ERR_TIMEOUT);
     assert_in_range((sl_now_ns() - began) / SL_NS_PER_MS, 300, 4000);
-    proxy_hold(proxy, false);
+    proxy_hold(world.proxy, false);
     assert_int_equal(sl_client_put(client, "y", "1", 1, SOON, &stored, &err), 0);
-    sl_client_close(client);
-    proxy_free(proxy);
     world_close(&world);
 }
 
@@ -240,16 +205,13 @@ static void tcp__idle_connection__stays(void **state)
     struct world world;
     world_open(&world,
                &(struct world_options){.listening = true, .heartbeat_ms = 50, .dead_ms = 300});
-    const char *hosts[] = {world.host, NULL};
-    struct sl_client_config config = config_for(&world, hosts);
-    struct sl_client *client = open_must(&config);
+    struct sl_client *client = world_connect(&world);
     struct sl_err err;
     struct sl_upload *up;
     struct sl_stored stored;
     assert_int_equal(sl_upload_begin(client, "x", 0, SOON, &up, &err), 0);
     usleep(1500000);
     assert_int_equal(sl_upload_commit(up, 0, SOON, &stored, &err), 0);
-    sl_client_close(client);
     world_close(&world);
 }
 
@@ -258,29 +220,23 @@ static void tcp__no_lane_any_more__session_ends_and_says_so(void **state)
     (void)state;
     struct world world;
     world_open(&world,
-               &(struct world_options){.listening = true, .heartbeat_ms = 50, .dead_ms = 200});
-    struct proxy *proxy = proxy_new(world.host);
-    const char *hosts[] = {proxy_host(proxy), NULL};
-    struct sl_client_config config = config_for(&world, hosts);
-    config.tls_name = "backup1";
-    struct sl_client *client = open_must(&config);
+               &(struct world_options){.proxied = true, .heartbeat_ms = 50, .dead_ms = 200});
+    struct sl_client *client = world_connect(&world);
     struct sl_err err;
     struct sl_upload *up;
     struct sl_stored stored;
     uint8_t *bytes = content_new(9, 2 * MiB, false);
     assert_int_equal(sl_upload_begin(client, "x", 0, SOON, &up, &err), 0);
-    proxy_refuse(proxy, true, true);
-    proxy_cut_lanes(proxy);
+    proxy_refuse(world.proxy, true, true);
+    proxy_cut_lanes(world.proxy);
     assert_int_equal(sl_upload_write(up, bytes, 2 * MiB, &err), 0);
     uint64_t began = sl_now_ns();
     assert_int_equal(sl_upload_commit(up, 0, SOON, &stored, &err), SL_ERR_TIMEOUT);
     assert_in_range((sl_now_ns() - began) / SL_NS_PER_MS, 300, 5000);
     assert_non_null(strstr(err.msg, "no lane"));
-    proxy_refuse(proxy, true, false);
+    proxy_refuse(world.proxy, true, false);
     assert_int_equal(upload(client, "x", bytes, 2 * MiB, &stored, &err), 0);
     free(bytes);
-    sl_client_close(client);
-    proxy_free(proxy);
     world_close(&world);
 }
 
@@ -297,13 +253,10 @@ static void cancel__while_waiting__returns_at_once(void **state)
 {
     (void)state;
     struct world world;
-    world_open(&world, &(struct world_options){.listening = true});
-    struct proxy *proxy = proxy_new(world.host);
-    const char *hosts[] = {proxy_host(proxy), NULL};
-    struct sl_client_config config = config_for(&world, hosts);
-    config.tls_name = "backup1";
+    world_open(&world, &(struct world_options){.proxied = true});
+    struct proxy *proxy = world.proxy;
     for (int connecting = 0; connecting < 2; connecting++) {
-        struct sl_client *client = open_must(&config);
+        struct sl_client *client = open_must(&world.config);
         struct sl_err err;
         struct sl_stored stored;
         pthread_t thread;
@@ -328,15 +281,7 @@ static void cancel__while_waiting__returns_at_once(void **state)
         proxy_refuse(proxy, false, false);
         proxy_cut_all(proxy);
     }
-    proxy_free(proxy);
     world_close(&world);
-}
-
-static int no_sigpipe(void **state)
-{
-    (void)state;
-    signal(SIGPIPE, SIG_DFL);
-    return 0;
 }
 
 int main(void)

@@ -3,48 +3,10 @@
 #include "tests/unit/core/client/world.h"
 
 #include <setjmp.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 
 #include <cmocka.h>
-
-struct listing {
-    unsigned count, stop_at;
-    char last[256];
-    bool ordered;
-};
-
-static int visit(void *arg, const struct sl_entry *entry)
-{
-    struct listing *listing = arg;
-    listing->ordered &= strcmp(listing->last, entry->name) < 0;
-    strcpy(listing->last, entry->name);
-    listing->count++;
-    return listing->stop_at == listing->count ? SL_ERR_CANCELLED : 0;
-}
-
-struct damages {
-    unsigned count;
-    char name[512];
-    int code;
-    unsigned steps;
-};
-
-static void note_damage(void *arg, const char *name, int code, const char *text)
-{
-    struct damages *damages = arg;
-    damages->count++;
-    damages->code = code;
-    snprintf(damages->name, sizeof damages->name, "%s", name);
-    MUST(text[0]);
-}
-
-static void note_step(void *arg, const struct sl_verify_progress *progress)
-{
-    (void)progress;
-    ((struct damages *)arg)->steps++;
-}
 
 /* --- every call failing ---------------------------------------------------------------------- */
 
@@ -70,7 +32,8 @@ static int life(const struct sl_client_config *config, const uint8_t *bytes, siz
     MUST(rc); /* it is there, or a code */
     rc = rc == 1 ? 0 : rc;
     if (!rc)
-        rc = sl_client_list(client, "life", NULL, visit, &listing, sl_deadline_in_ms(3000), err);
+        rc = sl_client_list(client, "life", NULL, note_entry, &listing, sl_deadline_in_ms(3000),
+                            err);
     if (!rc)
         rc = sl_client_verify(client, "life", note_damage, note_step, &damages, &total, err);
     sl_client_close(client);
@@ -122,16 +85,14 @@ static void tortures(bool listening, const struct torture *list, size_t count)
     struct world world;
     world_open(&world, &(struct world_options){
                            .listening = listening, .heartbeat_ms = 100, .dead_ms = 1000});
-    const char *hosts[] = {world.host, NULL};
-    struct sl_client_config config = config_for(&world, listening ? hosts : NULL);
-    config.slot_bytes_total = 4 * MiB;
-    config.connect_ms = 1500;
-    config.io_ms = 3000;
-    config.lanes = 1;
+    world.config.slot_bytes_total = 4 * MiB;
+    world.config.connect_ms = 1500;
+    world.config.io_ms = 3000;
+    world.config.lanes = 1;
     size_t bytes_count = 3 * MiB + 100;
     uint8_t *bytes = content_new(3, bytes_count, true);
     for (size_t i = 0; i < count; i++)
-        assert_in_range(torture(&config, &list[i], bytes, bytes_count), list[i].least,
+        assert_in_range(torture(&world.config, &list[i], bytes, bytes_count), list[i].least,
                         list[i].most);
     free(bytes);
     world_close(&world);
@@ -170,9 +131,7 @@ static void tcp__each_call_of_a_lane_failing__work_goes_on(void **state)
     struct world world;
     world_open(&world,
                &(struct world_options){.listening = true, .heartbeat_ms = 100, .dead_ms = 1000});
-    const char *hosts[] = {world.host, NULL};
-    struct sl_client_config config = config_for(&world, hosts);
-    config.slot_bytes_total = 4 * MiB;
+    world.config.slot_bytes_total = 4 * MiB;
     size_t count = 3 * MiB + 100;
     uint8_t *bytes = content_new(3, count, false);
     unsigned failed = 0;
@@ -181,7 +140,7 @@ static void tcp__each_call_of_a_lane_failing__work_goes_on(void **state)
         struct sl_err err;
         snprintf(rule, sizeof rule, "tcp.%s:ECONNRESET@%u", n % 8 == 1 ? "send" : "recv", n);
         MUST(sl_fault_set(rule) == 0);
-        int rc = life(&config, bytes, count, &err);
+        int rc = life(&world.config, bytes, count, &err);
         sl_fault_set(NULL);
         if (rc)
             print_error("%s: %s\n", rule, err.msg);
@@ -190,13 +149,6 @@ static void tcp__each_call_of_a_lane_failing__work_goes_on(void **state)
     assert_int_equal(failed, 0);
     free(bytes);
     world_close(&world);
-}
-
-static int no_sigpipe(void **state)
-{
-    (void)state;
-    signal(SIGPIPE, SIG_DFL);
-    return 0;
 }
 
 int main(void)

@@ -4,10 +4,9 @@
 #include "core/base/fault.h"
 #include "core/base/thread.h"
 
-#include <netinet/tcp.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
-#include <stdatomic.h>
 #include <stddef.h>
 
 #include <cmocka.h>
@@ -19,6 +18,11 @@ static bool permit(void *arg, const char *client, const char *stanza)
     (void)arg;
     (void)client;
     return strcmp(stanza, "forbidden") != 0;
+}
+
+static bool listens(const struct world_options *options)
+{
+    return options->listening || options->proxied;
 }
 
 void world_start(struct world *world, const struct world_options *options, uint16_t port)
@@ -33,7 +37,7 @@ void world_start(struct world *world, const struct world_options *options, uint1
                                       .lanes_per_session = options->lanes,
                                       .software = "test target",
                                       .permit = permit,
-                                      .tls = options->listening ? world->server : NULL,
+                                      .tls = listens(options) ? world->server : NULL,
                                       .listen_address = "127.0.0.1",
                                       .listen_port = port,
                                       .rdma_note = "none in this test"};
@@ -42,7 +46,7 @@ void world_start(struct world *world, const struct world_options *options, uint1
         fprintf(stderr, "%s\n", err.msg);
     MUST(rc == 0);
     world->embedded = (struct sl_embedded){world->target, sl_target_attach, sl_target_local_lane};
-    if (options->listening)
+    if (listens(options))
         snprintf(world->host, sizeof world->host, "127.0.0.1:%u", sl_target_port(world->target));
 }
 
@@ -55,22 +59,43 @@ void world_open(struct world *world, const struct world_options *options)
     snprintf(path, sizeof path, "%s/repo", world->certs.dir);
     MUST(sl_store_posix_open(path, true, &world->store, &err) == 0);
     MUST(sl_repo_open(world->store, true, &world->repo, &err) == 0);
-    if (options->listening) {
+    if (listens(options)) {
         certs_issue(&world->certs, "backup1", "127.0.0.1");
         certs_issue(&world->certs, "db1", NULL);
         world->server = certs_tls_must(&world->certs, "backup1", true);
-        world->client = certs_tls_must(&world->certs, "db1", false);
+        world->client_tls = certs_tls_must(&world->certs, "db1", false);
     }
     world_start(world, options, 0);
+    if (options->proxied)
+        world->proxy = proxy_new(world->host);
+    world->hosts[0] = world->proxy ? proxy_host(world->proxy) : world->host;
+    world->config =
+        (struct sl_client_config){.stanza = "main",
+                                  .hosts = listens(options) ? world->hosts : NULL,
+                                  .embedded = listens(options) ? NULL : &world->embedded,
+                                  .tls = world->client_tls,
+                                  .tls_name = options->proxied ? "backup1" : NULL,
+                                  .traffic_class = -1,
+                                  .connect_ms = 5000,
+                                  .io_ms = 20000};
+}
+
+struct sl_client *world_connect(struct world *world)
+{
+    MUST(!world->client);
+    return world->client = open_must(&world->config);
 }
 
 void world_close(struct world *world)
 {
     sl_fault_set(NULL);
+    sl_client_close(world->client);
+    if (world->proxy)
+        proxy_free(world->proxy);
     if (world->target)
         sl_target_stop(world->target, 0);
     sl_tls_free(world->server);
-    sl_tls_free(world->client);
+    sl_tls_free(world->client_tls);
     sl_repo_close(world->repo);
     world->store->ops->free(world->store);
     certs_remove(&world->certs);
@@ -96,17 +121,6 @@ uint8_t *content_new(unsigned seed, size_t count, bool holes)
 
 /* --- clients ------------------------------------------------------------------------------------
  */
-
-struct sl_client_config config_for(const struct world *world, const char *const *hosts)
-{
-    return (struct sl_client_config){.stanza = "main",
-                                     .hosts = hosts,
-                                     .embedded = hosts ? NULL : &world->embedded,
-                                     .tls = world->client,
-                                     .traffic_class = -1,
-                                     .connect_ms = 5000,
-                                     .io_ms = 20000};
-}
 
 struct sl_client *open_must(const struct sl_client_config *config)
 {
@@ -219,230 +233,37 @@ unsigned run_jobs(struct sl_client *client, unsigned threads, unsigned objects, 
     return redone;
 }
 
-/* --- proxy ----------------------------------------------------------------------------------- */
+/* --- what was found ----------------------------------------------------------------------------
+ */
 
-#define PIPES_MAX 64
-#define PIPE_ROOM 65536
-
-struct pipe {
-    int ends[2]; /* client's, target's */
-    bool used, lane, known;
-    uint64_t carried, last;      /* `last`: cut when so much was carried */
-    uint8_t bytes[2][PIPE_ROOM]; /* from ends[i] to the other */
-    size_t at[2], count[2];
-    bool over[2];
-};
-
-struct proxy {
-    pthread_mutex_t lock;
-    pthread_t thread;
-    int listener;
-    char host[32];
-    char target_port[8];
-    bool hold, refuse_lanes, refuse_all;
-    unsigned lanes;
-    uint64_t carried; /* by all lanes */
-    uint64_t cut_after;
-    _Atomic bool stop;
-    struct pipe pipes[PIPES_MAX];
-};
-
-static void reset(int fd)
+int note_entry(void *arg, const struct sl_entry *entry)
 {
-    struct linger now = {1, 0}; /* RST, as when a host dies */
-    setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof now);
-    close(fd);
+    struct listing *listing = arg;
+    listing->ordered &= strcmp(listing->last, entry->name) < 0;
+    snprintf(listing->last, sizeof listing->last, "%s", entry->name);
+    listing->count++;
+    return listing->stop_at == listing->count ? SL_ERR_CANCELLED : 0;
 }
 
-static void pipe_end(struct pipe *pipe)
+void note_damage(void *arg, const char *name, int code, const char *text)
 {
-    reset(pipe->ends[0]);
-    reset(pipe->ends[1]);
-    pipe->used = false;
+    struct damages *damages = arg;
+    damages->count++;
+    damages->code = code;
+    snprintf(damages->name, sizeof damages->name, "%s", name);
+    snprintf(damages->text, sizeof damages->text, "%s", text);
+    MUST(text[0]);
 }
 
-static void take_in(struct proxy *proxy)
+void note_step(void *arg, const struct sl_verify_progress *progress)
 {
-    int fd = accept4(proxy->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    struct pipe *pipe = proxy->pipes;
-    if (fd < 0)
-        return;
-    while (pipe < proxy->pipes + PIPES_MAX && pipe->used)
-        pipe++;
-    if (proxy->refuse_all || pipe == proxy->pipes + PIPES_MAX) {
-        close(fd);
-        return;
-    }
-    int on = 1;
-    pipe->used = true;
-    pipe->lane = pipe->known = false;
-    pipe->carried = 0;
-    pipe->last = proxy->cut_after;
-    pipe->ends[0] = fd;
-    pipe->ends[1] = dial_local(proxy->target_port);
-    setsockopt(pipe->ends[0], IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    setsockopt(pipe->ends[1], IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    fcntl(pipe->ends[1], F_SETFL, O_NONBLOCK);
-    memset(pipe->count, 0, sizeof pipe->count);
-    memset(pipe->over, 0, sizeof pipe->over);
+    (void)progress;
+    ((struct damages *)arg)->steps++;
 }
 
-/* Moves what can be moved one way; false when the connection is broken. */
-static bool pump(struct proxy *proxy, struct pipe *pipe, int from)
+int no_sigpipe(void **state)
 {
-    if (!pipe->count[from] && !pipe->over[from]) {
-        ssize_t got = recv(pipe->ends[from], pipe->bytes[from], PIPE_ROOM, 0);
-        if (got < 0 && errno == EAGAIN)
-            return true;
-        if (got < 0)
-            return false;
-        if (got == 0) {
-            pipe->over[from] = true;
-            shutdown(pipe->ends[1 - from], SHUT_WR);
-            return !pipe->over[1 - from];
-        }
-        pipe->at[from] = 0;
-        pipe->count[from] = (size_t)got;
-        if (!pipe->known && from == 0) {
-            pipe->known = true;
-            pipe->lane = pipe->bytes[0][0] == 'S';
-            proxy->lanes += pipe->lane;
-            if (pipe->lane && proxy->refuse_lanes)
-                return false;
-        }
-    }
-    if (!pipe->count[from])
-        return true;
-    ssize_t put = send(pipe->ends[1 - from], pipe->bytes[from] + pipe->at[from], pipe->count[from],
-                       MSG_NOSIGNAL);
-    if (put < 0)
-        return errno == EAGAIN;
-    pipe->at[from] += (size_t)put;
-    pipe->count[from] -= (size_t)put;
-    pipe->carried += (size_t)put;
-    proxy->carried += pipe->lane ? (size_t)put : 0;
-    return !(pipe->lane && pipe->last && pipe->carried > pipe->last);
-}
-
-static void *proxy_run(void *arg)
-{
-    struct proxy *proxy = arg;
-    while (!atomic_load(&proxy->stop)) {
-        struct pollfd fds[PIPES_MAX * 2 + 1] = {{.fd = proxy->listener, .events = POLLIN}};
-        nfds_t count = 1;
-        pthread_mutex_lock(&proxy->lock);
-        for (struct pipe *p = proxy->pipes; p < proxy->pipes + PIPES_MAX && !proxy->hold; p++)
-            for (int i = 0; p->used && i < 2; i++) {
-                short events = 0;
-                if (!p->count[i] && !p->over[i])
-                    events |= POLLIN;
-                if (p->count[1 - i])
-                    events |= POLLOUT;
-                fds[count++] = (struct pollfd){.fd = events ? p->ends[i] : -1, .events = events};
-            }
-        pthread_mutex_unlock(&proxy->lock);
-        poll(fds, count, 10);
-        pthread_mutex_lock(&proxy->lock);
-        if (fds[0].revents)
-            take_in(proxy);
-        for (struct pipe *p = proxy->pipes; p < proxy->pipes + PIPES_MAX && !proxy->hold; p++)
-            if (p->used && (!pump(proxy, p, 0) || !pump(proxy, p, 1)))
-                pipe_end(p);
-        pthread_mutex_unlock(&proxy->lock);
-    }
-    return NULL;
-}
-
-struct proxy *proxy_new(const char *target_host)
-{
-    struct proxy *proxy = calloc(1, sizeof *proxy);
-    char port[8];
-    MUST(proxy);
-    pthread_mutex_init(&proxy->lock, NULL);
-    proxy->listener = listen_local(port);
-    fcntl(proxy->listener, F_SETFL, O_NONBLOCK);
-    snprintf(proxy->host, sizeof proxy->host, "127.0.0.1:%s", port);
-    snprintf(proxy->target_port, sizeof proxy->target_port, "%s", strchr(target_host, ':') + 1);
-    MUST(pthread_create(&proxy->thread, NULL, proxy_run, proxy) == 0);
-    return proxy;
-}
-
-void proxy_free(struct proxy *proxy)
-{
-    atomic_store(&proxy->stop, true);
-    pthread_join(proxy->thread, NULL);
-    proxy_cut_all(proxy);
-    close(proxy->listener);
-    pthread_mutex_destroy(&proxy->lock);
-    free(proxy);
-}
-
-const char *proxy_host(const struct proxy *proxy)
-{
-    return proxy->host;
-}
-
-static void cut(struct proxy *proxy, bool lanes_only)
-{
-    pthread_mutex_lock(&proxy->lock);
-    for (struct pipe *p = proxy->pipes; p < proxy->pipes + PIPES_MAX; p++)
-        if (p->used && (p->lane || !lanes_only))
-            pipe_end(p);
-    pthread_mutex_unlock(&proxy->lock);
-}
-
-void proxy_cut_lanes(struct proxy *proxy)
-{
-    cut(proxy, true);
-}
-
-void proxy_cut_all(struct proxy *proxy)
-{
-    cut(proxy, false);
-}
-
-void proxy_target(struct proxy *proxy, const char *target_host)
-{
-    pthread_mutex_lock(&proxy->lock);
-    snprintf(proxy->target_port, sizeof proxy->target_port, "%s", strchr(target_host, ':') + 1);
-    pthread_mutex_unlock(&proxy->lock);
-}
-
-void proxy_hold(struct proxy *proxy, bool hold)
-{
-    pthread_mutex_lock(&proxy->lock);
-    proxy->hold = hold;
-    pthread_mutex_unlock(&proxy->lock);
-}
-
-void proxy_refuse(struct proxy *proxy, bool lanes_only, bool refuse)
-{
-    pthread_mutex_lock(&proxy->lock);
-    *(lanes_only ? &proxy->refuse_lanes : &proxy->refuse_all) = refuse;
-    pthread_mutex_unlock(&proxy->lock);
-}
-
-void proxy_cut_after(struct proxy *proxy, uint64_t bytes)
-{
-    pthread_mutex_lock(&proxy->lock);
-    proxy->cut_after = bytes;
-    for (struct pipe *p = proxy->pipes; p < proxy->pipes + PIPES_MAX; p++)
-        p->last = bytes ? p->carried + bytes : 0;
-    pthread_mutex_unlock(&proxy->lock);
-}
-
-unsigned proxy_lanes(struct proxy *proxy)
-{
-    pthread_mutex_lock(&proxy->lock);
-    unsigned lanes = proxy->lanes;
-    pthread_mutex_unlock(&proxy->lock);
-    return lanes;
-}
-
-uint64_t proxy_carried(struct proxy *proxy)
-{
-    pthread_mutex_lock(&proxy->lock);
-    uint64_t carried = proxy->carried;
-    pthread_mutex_unlock(&proxy->lock);
-    return carried;
+    (void)state;
+    signal(SIGPIPE, SIG_DFL);
+    return 0;
 }

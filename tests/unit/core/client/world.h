@@ -1,11 +1,13 @@
 /* For tests of the client with the real target: a repository in a temporary folder, a target on
- * it, and a proxy between client and target that cuts and holds connections. */
+ * it, a client's configuration, and a proxy between client and target that cuts and holds
+ * connections. A test opens a world, changes what it wants in world.config, and connects. */
 #ifndef SL_TEST_CLIENT_WORLD_H
 #define SL_TEST_CLIENT_WORLD_H
 
 #include "core/client/client.h"
 #include "core/repo/repo.h"
 #include "core/target/target.h"
+#include "tests/unit/core/client/proxy.h"
 #include "tests/unit/core/session/fixture.h"
 
 #define MiB  (1024u * 1024u)
@@ -16,40 +18,30 @@ struct world {
     struct sl_store *store;
     struct sl_repo *repo;
     struct sl_target *target;
-    struct sl_tls *server, *client;
+    struct sl_tls *server, *client_tls;
     struct sl_embedded embedded;
-    char host[32]; /* of the target */
+    char host[32];       /* of the target */
+    struct proxy *proxy; /* in front of it, or NULL */
+    const char *hosts[2];
+    struct sl_client_config config; /* stanza "main"; the target as the options say */
+    struct sl_client *client;       /* world_connect()'s */
 };
 
 struct world_options {
-    bool listening;
+    bool listening; /* the client uses TCP; otherwise it embeds the target */
+    bool proxied;   /* listening, and the client goes through a proxy */
     enum sl_seal_kind seal;
     unsigned heartbeat_ms, dead_ms, lanes;
 };
 
 void world_open(struct world *world, const struct world_options *options);
 void world_start(struct world *world, const struct world_options *options, uint16_t port);
+/* A client by world.config, closed with the world. */
+struct sl_client *world_connect(struct world *world);
 void world_close(struct world *world);
 /* The path of an object's file. */
 void world_path(const struct world *world, const char *name, char *path, size_t room);
 
-/* A proxy in front of a target. Connections are told apart by their first byte. */
-struct proxy;
-struct proxy *proxy_new(const char *target_host);
-void proxy_free(struct proxy *proxy);
-const char *proxy_host(const struct proxy *proxy);
-void proxy_target(struct proxy *proxy, const char *target_host); /* for new connections */
-void proxy_cut_lanes(struct proxy *proxy);                       /* resets those there are */
-void proxy_cut_all(struct proxy *proxy);
-void proxy_hold(struct proxy *proxy, bool hold);                      /* nothing is passed on */
-void proxy_refuse(struct proxy *proxy, bool lanes_only, bool refuse); /* new ones are closed */
-unsigned proxy_lanes(struct proxy *proxy);                            /* seen so far */
-uint64_t proxy_carried(struct proxy *proxy);                          /* bytes, by all lanes */
-/* Each lane is cut after it has carried that many bytes; 0: no more. */
-void proxy_cut_after(struct proxy *proxy, uint64_t bytes);
-
-/* Plain configuration: stanza "main", `hosts` or (NULL) the embedded target. */
-struct sl_client_config config_for(const struct world *world, const char *const *hosts);
 struct sl_client *open_must(const struct sl_client_config *config);
 /* Uploads `bytes`, in pieces of awkward sizes; fetches an object and compares it. */
 int upload(struct sl_client *client, const char *name, const uint8_t *bytes, size_t count,
@@ -60,6 +52,27 @@ int fetch_and_compare(struct sl_client *client, const char *name, const uint8_t 
  * session cost; all must succeed. Returns how often something was done over. */
 unsigned run_jobs(struct sl_client *client, unsigned threads, unsigned objects, size_t bytes,
                   void (*meanwhile)(void *arg), void *arg);
+
+/* What was listed and found damaged; their functions for sl_client_list() and _verify(). */
+struct listing {
+    unsigned count, stop_at;
+    char last[256];
+    bool ordered;
+};
+
+int note_entry(void *listing, const struct sl_entry *entry);
+
+struct damages {
+    unsigned count;
+    char name[512], text[512];
+    int code;
+    unsigned steps;
+};
+
+void note_damage(void *damages, const char *name, int code, const char *text);
+void note_step(void *damages, const struct sl_verify_progress *progress);
+
+int no_sigpipe(void **state); /* cmocka's group set-up: the library must not need it ignored */
 
 /* Bytes of an object by a seed; every third block is zero when `holes`. */
 uint8_t *content_new(unsigned seed, size_t count, bool holes);
