@@ -1,6 +1,7 @@
 #!/bin/bash
-# timeout: 600
-# Backup and restore of a real PostgreSQL 15 under load: tablespaces, unlogged tables, segments of
+# timeout: 900
+# postgres: 15 17 18
+# Backup and restore of a real PostgreSQL under load: tablespaces, unlogged tables, segments of
 # 1 MB; killed and failed at many points; to a point in time, to the end of WAL with a new timeline.
 # What is compared is the restored database.
 set -euo pipefail

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # Throw-away PostgreSQL clusters for the test scripts. Source after lib.sh.
 #
-# new_cluster NAME [VERSION]: makes, configures (archive_command to $work/repo, or to what
+# new_cluster NAME [FOLDER]: with the programs in FOLDER ($pg_bin); makes, configures (archive_command to $work/repo, or to what
 # NAME_repo_options says) and starts one; sets NAME_conn ("-h … -p … -U postgres -d postgres"),
 # NAME_data, NAME_port and the functions NAME_sluice (sluice with its options, as the server's user)
 # and NAME_psql. Everything is ended at exit.
@@ -22,7 +22,7 @@ if [ -n "$pg_user" ] && ! as_pg test -x "$SLUICE_BUILD/bin/sluice"; then
   SLUICE_BUILD=$work/tree PATH=$work/tree/bin:$PATH
 fi
 new_cluster() {
-  local name=$1 bin=/usr/lib/postgresql/${2:-15}/bin data=$work/$1-data socket=$work/$1-socket cport
+  local name=$1 bin=${2:-$pg_bin} data=$work/$1-data socket=$work/$1-socket cport
   cport=$(free_port)
   mkdir -p "$socket" "$work/repo" "$data"
   [ -z "$pg_user" ] || chown postgres: "$data" "$socket" "$work/repo" "$work"
@@ -55,4 +55,4 @@ EOF
   eval "${name}_sluice() { as_pg sluice --config='$work/$name.conf' \"\$@\"; }"
   eval "${name}_psql() { as_pg '$bin/psql' -X -q -A -t -v ON_ERROR_STOP=1 -h '$socket' -p $cport -U postgres -d postgres \"\$@\"; }"
 }
-stop_cluster() { as_pg "/usr/lib/postgresql/${2:-15}/bin/pg_ctl" -D "$work/$1-data" -m "${3:-fast}" -w stop >/dev/null; }
+stop_cluster() { as_pg "${2:-$pg_bin}/pg_ctl" -D "$work/$1-data" -m "${3:-fast}" -w stop >/dev/null; } # NAME [FOLDER [MODE]]

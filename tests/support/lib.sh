@@ -2,7 +2,14 @@
 # Helpers of the test scripts. A script sets -euo pipefail, sources this, and works in $SLUICE_WORK.
 # Everything a script starts is ended by its pid at exit.
 : "${SLUICE_BUILD:?}" "${SLUICE_WORK:?}" "${SLUICE_ROOT:?}"
-export PATH="$SLUICE_BUILD/bin:/usr/lib/postgresql/15/bin:$PATH"
+# PostgreSQL of the version that tests/run asks for, else 15
+pg_version=${SLUICE_PG_VERSION:-15}
+pg_home=$("$SLUICE_ROOT/tests/support/get_server.sh" "pg$pg_version" 2>&1) || {
+  echo "PostgreSQL $pg_version cannot be had: ${pg_home##*$'\n'}"
+  exit 77
+}
+pg_bin=$pg_home/bin
+export PATH="$SLUICE_BUILD/bin:$pg_bin:$PATH"
 unset SLUICE_CONFIG SLUICE_STANZA PGHOST PGPORT PGUSER PGDATABASE PGDATA
 tools=$SLUICE_BUILD/tests
 work=$SLUICE_WORK
