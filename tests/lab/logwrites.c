@@ -12,6 +12,7 @@
  *
  *   logwrites LOG info                        entries, flushes, marks, bytes
  *   logwrites LOG marks P                     the marks before entry P, one a line
+ *   logwrites LOG mark-after P                index behind the first mark at or after P (or P)
  *   logwrites LOG flush-before P              index of the last flush before P (or -1)
  *   logwrites LOG apply DEVICE FROM TO        all writes of entries [FROM, TO)
  *   logwrites LOG cut DEVICE FROM P SEED      what a cut at P leaves of entries from FROM on
@@ -154,6 +155,14 @@ static void print_marks(uint64_t p)
     }
 }
 
+static uint64_t mark_after(uint64_t p)
+{
+    for (uint64_t i = p; i < entry_count; i++)
+        if (entries[i].flags & FLAG_MARK)
+            return i + 1;
+    return p;
+}
+
 static void print_info(void)
 {
     uint64_t flushes = 0, marks = 0, bytes = 0, first_mark = entry_count;
@@ -180,7 +189,7 @@ static int open_device(const char *path)
 int main(int argc, char **argv)
 {
     if (argc < 3) {
-        fprintf(stderr, "usage: logwrites LOG info|marks|flush-before|apply|cut …\n");
+        fprintf(stderr, "usage: logwrites LOG info|marks|mark-after|flush-before|apply|cut …\n");
         return 2;
     }
     load(argv[1]);
@@ -189,6 +198,8 @@ int main(int argc, char **argv)
         print_info();
     } else if (!strcmp(verb, "marks") && argc == 4) {
         print_marks(strtoull(argv[3], NULL, 10));
+    } else if (!strcmp(verb, "mark-after") && argc == 4) {
+        printf("%" PRIu64 "\n", mark_after(strtoull(argv[3], NULL, 10)));
     } else if (!strcmp(verb, "flush-before") && argc == 4) {
         printf("%" PRId64 "\n", flush_before(strtoull(argv[3], NULL, 10)));
     } else if (!strcmp(verb, "apply") && argc == 6) {

@@ -1,6 +1,7 @@
 #!/bin/bash
 # Inside the lab kernel, for test_power_replay.sh: records, replays, checks. /dev/ubda is the disk,
-# /dev/ubdb the log. Works in the current folder. Ends 0 (all there), 1 (lost), 2 (the test broke).
+# /dev/ubdb the log. With PUSHERS=1 each cut is right behind an acknowledgement. Works in the
+# current folder. Ends 0 (all there), 1 (lost), 2 (the test broke).
 set -uo pipefail
 tools=$SLUICE_BUILD/tests
 bytes=60000
@@ -30,7 +31,7 @@ SLUICE_FAULT=$FAULTS "$SLUICE_BUILD/bin/sluiced" --config /tmp/sluiced.conf >/tm
 target=$!
 for _ in $(seq 100); do grep -q listening /tmp/sluiced.log && break; sleep 0.1; done
 : >/tmp/ack
-"$tools/archive_load" --stanza main --ack /tmp/ack --count 60 --bytes $bytes --threads 4 \
+"$tools/archive_load" --stanza main --ack /tmp/ack --count 60 --bytes $bytes --threads ${PUSHERS:-4} \
   --host localhost:7430 --pki /tmp/pki --client db1 --mark "dmsetup message rec 0 mark" >/tmp/load.log 2>&1 ||
   { cat /tmp/load.log /tmp/sluiced.log; trouble load; }
 kill -KILL $target; wait $target 2>/dev/null
@@ -45,6 +46,7 @@ base=$(losetup -f --show /tmp/base.img)
 done_to=0 lost=0 checked=0
 for i in $(seq "$CUTS"); do
   p=$((first + 1 + (entries - first - 1) * i / CUTS))
+  [ "${PUSHERS:-4}" -gt 1 ] || p=$("$tools/logwrites" /dev/ubdb mark-after $p)
   flush=$("$tools/logwrites" /dev/ubdb flush-before $p)
   if [ "$flush" -ge "$done_to" ]; then
     "$tools/logwrites" /dev/ubdb apply "$base" $done_to $((flush + 1)) || trouble apply
