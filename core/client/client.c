@@ -17,12 +17,12 @@
 
 /* --- stages ---------------------------------------------------------------------------------- */
 
-uint64_t stage_begin(const struct sl_client *client)
+uint64_t sl_client_stage_begin(const struct sl_client *client)
 {
     return client->config.progress ? sl_now_ns() : 0;
 }
 
-void stage_end(const struct sl_client *client, enum sl_stage stage, uint64_t began)
+void sl_client_stage_end(const struct sl_client *client, enum sl_stage stage, uint64_t began)
 {
     if (client->config.progress)
         sl_progress_stage(client->config.progress, stage, sl_now_ns() - began);
@@ -104,12 +104,12 @@ static int config_check(const struct sl_client_config *config, struct sl_err *er
 
 /* --- making sessions ------------------------------------------------------------------------- */
 
-int client_cancelled(const struct sl_client *client, struct sl_err *err)
+int sl_client_cancelled(const struct sl_client *client, struct sl_err *err)
 {
     return atomic_load(&client->cancelled) ? sl_err_set(err, SL_ERR_CANCELLED, "cancelled") : 0;
 }
 
-void client_session_gone(struct sl_client *client)
+void sl_client_session_gone(struct sl_client *client)
 {
     pthread_mutex_lock(&client->lock);
     client->alive--;
@@ -117,12 +117,12 @@ void client_session_gone(struct sl_client *client)
     pthread_mutex_unlock(&client->lock);
 }
 
-int client_await_gone(struct sl_client *client, sl_deadline deadline, struct sl_err *err)
+int sl_client_await_gone(struct sl_client *client, sl_deadline deadline, struct sl_err *err)
 {
     int rc = 0;
     pthread_mutex_lock(&client->lock);
     while (!rc && client->alive) {
-        rc = client_cancelled(client, err);
+        rc = sl_client_cancelled(client, err);
         if (!rc && sl_deadline_passed(deadline))
             rc = sl_err_set(err, SL_ERR_TIMEOUT, "the last session did not end in time");
         if (!rc)
@@ -169,7 +169,8 @@ static int try_hosts(struct sl_client *client, sl_deadline deadline, struct sess
     do {
         struct sl_err why = {0};
         sl_deadline by = sl_deadline_in_ms(client->config.connect_ms);
-        int rc = session_begin(client, *hosts, by < deadline ? by : deadline, ret_session, &why);
+        int rc = sl_client_session_begin(client, *hosts, by < deadline ? by : deadline, ret_session,
+                                         &why);
         if (!rc)
             return 0;
         if (*hosts && client->config.hosts[1])
@@ -198,7 +199,7 @@ static int make_session(struct sl_client *client, bool once, sl_deadline deadlin
         sl_log_err(SL_LOG_DETAIL, "client", &why, "no session, trying again");
         struct pollfd cancel = {.fd = client->cancel_fd, .events = POLLIN};
         poll(&cancel, 1, sl_deadline_poll_ms(pause));
-        rc = client_cancelled(client, err);
+        rc = sl_client_cancelled(client, err);
         if (rc)
             return rc;
     }
@@ -208,14 +209,14 @@ static int make_session(struct sl_client *client, bool once, sl_deadline deadlin
 static int await_turn(struct sl_client *client, sl_deadline deadline, struct sl_err *err)
 {
     while (client->beginning) {
-        int rc = client_cancelled(client, err);
+        int rc = sl_client_cancelled(client, err);
         if (rc)
             return rc;
         if (sl_deadline_passed(deadline))
             return sl_err_set(err, SL_ERR_TIMEOUT, "no session with the target in time");
         sl_cond_wait(&client->changed, &client->lock, deadline);
     }
-    return client_cancelled(client, err);
+    return sl_client_cancelled(client, err);
 }
 
 static bool is_over(struct session *session)
@@ -251,14 +252,14 @@ static int obtain(struct sl_client *client, bool once, sl_deadline deadline,
                   struct session **ret_session, struct sl_err *err)
 {
     pthread_mutex_lock(&client->lock);
-    int rc = client_cancelled(client, err);
+    int rc = sl_client_cancelled(client, err);
     while (!rc) {
         if (client->session && is_over(client->session)) {
-            session_unref(client->session);
+            sl_client_session_unref(client->session);
             client->session = NULL;
         }
         if (client->session) {
-            session_ref(client->session);
+            sl_client_session_ref(client->session);
             *ret_session = client->session;
             break;
         }
@@ -270,8 +271,8 @@ static int obtain(struct sl_client *client, bool once, sl_deadline deadline,
     return rc;
 }
 
-int client_session(struct sl_client *client, sl_deadline deadline, struct session **ret_session,
-                   struct sl_err *err)
+int sl_client_session(struct sl_client *client, sl_deadline deadline, struct session **ret_session,
+                      struct sl_err *err)
 {
     return obtain(client, false, deadline, ret_session, err);
 }
@@ -320,7 +321,7 @@ int sl_client_open(const struct sl_client_config *config, sl_deadline deadline,
         sl_client_close(client);
         return rc;
     }
-    session_unref(session);
+    sl_client_session_unref(session);
     *ret_client = client;
     return 0;
 }
@@ -337,9 +338,9 @@ void sl_client_close(struct sl_client *client)
         pthread_mutex_lock(&session->lock);
         session->closed = true;
         pthread_mutex_unlock(&session->lock);
-        session_fail(session, SL_ERR_CLOSED, "the client was closed");
+        sl_client_session_fail(session, SL_ERR_CLOSED, "the client was closed");
     }
-    session_unref(session);
+    sl_client_session_unref(session);
     pthread_mutex_lock(&client->lock);
     while (client->alive) /* bounded: its threads wait for nothing without a deadline */
         sl_cond_wait(&client->changed, &client->lock, sl_deadline_in_ms(1000));

@@ -246,106 +246,113 @@ struct sl_client {
 
 /* client.c */
 /* The current session, made if there is none; returns owned (session_unref). */
-int client_session(struct sl_client *client, sl_deadline deadline, struct session **ret_session,
-                   struct sl_err *err);
-int client_cancelled(const struct sl_client *client, struct sl_err *err);
-void client_session_gone(struct sl_client *client);
+int sl_client_session(struct sl_client *client, sl_deadline deadline, struct session **ret_session,
+                      struct sl_err *err);
+int sl_client_cancelled(const struct sl_client *client, struct sl_err *err);
+void sl_client_session_gone(struct sl_client *client);
 /* Until no session is left: its registered memory must be given back before more is registered. */
-int client_await_gone(struct sl_client *client, sl_deadline deadline, struct sl_err *err);
+int sl_client_await_gone(struct sl_client *client, sl_deadline deadline, struct sl_err *err);
 /* Time measured for a stage: begin, then end. Nothing when there is no progress. */
-uint64_t stage_begin(const struct sl_client *client);
-void stage_end(const struct sl_client *client, enum sl_stage stage, uint64_t began);
+uint64_t sl_client_stage_begin(const struct sl_client *client);
+void sl_client_stage_end(const struct sl_client *client, enum sl_stage stage, uint64_t began);
 
 /* session.c */
 /* `host` is "name:port", or NULL for the embedded target. */
-int session_begin(struct sl_client *client, const char *host, sl_deadline deadline,
-                  struct session **ret_session, struct sl_err *err);
-void session_ref(struct session *session);
-void session_unref(struct session *session); /* NULL ok */
+int sl_client_session_begin(struct sl_client *client, const char *host, sl_deadline deadline,
+                            struct session **ret_session, struct sl_err *err);
+void sl_client_session_ref(struct session *session);
+void sl_client_session_unref(struct session *session); /* NULL ok */
 /* Ends the session: the first reason stays. Any thread; session->lock not held / held. */
-void session_fail(struct session *session, int code, const char *fmt, ...)
+void sl_client_session_fail(struct session *session, int code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
-void session_fail_locked(struct session *session, const struct sl_err *why);
+void sl_client_session_fail_locked(struct session *session, const struct sl_err *why);
 /* With the lock held: waits on `changed`. 0: look again; else why not to wait any longer. */
-int session_wait(struct session *session, pthread_cond_t *changed, sl_deadline deadline,
-                 struct sl_err *err);
+int sl_client_session_wait(struct session *session, pthread_cond_t *changed, sl_deadline deadline,
+                           struct sl_err *err);
 /* With the lock held: 0, or why the session is of no use. */
-int session_check(const struct session *session, struct sl_err *err);
+int sl_client_session_check(const struct session *session, struct sl_err *err);
 /* With the lock held. */
-void session_send(struct session *session, const struct sl_msg *msg);
-sl_deadline session_io_deadline(const struct session *session, sl_deadline deadline);
+void sl_client_session_send(struct session *session, const struct sl_msg *msg);
+sl_deadline sl_client_session_io_deadline(const struct session *session, sl_deadline deadline);
 
 /* transport.c */
 /* Before HELLO: may this session use RDMA, and with how many slots? `session->why` says why not.
  * An error when RDMA is demanded and cannot be. */
-int transport_intend(struct session *session, struct sl_err *err);
+int sl_client_transport_intend(struct session *session, struct sl_err *err);
 /* When WELCOME has come. */
-int transport_decide(struct session *session, struct sl_err *err);
+int sl_client_transport_decide(struct session *session, struct sl_err *err);
 /* RDMA failed: not tried again for a while. */
-void transport_avoid_rdma(struct sl_client *client, const char *why);
+void sl_client_transport_avoid_rdma(struct sl_client *client, const char *why);
 /* Rail, domain, memory, the first lane, MEMORY, the lanes' threads; waits for LANE_UP. */
-int transport_setup(struct session *session, sl_deadline deadline, struct sl_err *err);
-void transport_teardown(struct session *session);
+int sl_client_transport_setup(struct session *session, sl_deadline deadline, struct sl_err *err);
+void sl_client_transport_teardown(struct session *session);
 
 /* lanes.c */
-int lanes_init(struct lanes *lanes, struct sl_err *err);
-void lanes_fini(struct lanes *lanes);
+int sl_client_lanes_init(struct lanes *lanes, struct sl_err *err);
+void sl_client_lanes_fini(struct lanes *lanes);
 /* Makes one lane, blocking until the deadline. */
-int lanes_add(struct session *session, sl_deadline deadline, struct sl_err *err);
-int lanes_start(struct session *session, struct sl_err *err);
-void lanes_stop(struct session *session); /* joins the threads, frees the lanes */
-void lanes_up(struct session *session, uint16_t id);
-void lanes_down(struct session *session, uint16_t id, const char *reason);
+int sl_client_lanes_add(struct session *session, sl_deadline deadline, struct sl_err *err);
+int sl_client_lanes_start(struct session *session, struct sl_err *err);
+void sl_client_lanes_stop(struct session *session); /* joins the threads, frees the lanes */
+void sl_client_lanes_up(struct session *session, uint16_t id);
+void sl_client_lanes_down(struct session *session, uint16_t id, const char *reason);
 /* How long the session has been without a lane, ns. */
-uint64_t lanes_none_ns(struct session *session);
+uint64_t sl_client_lanes_none_ns(struct session *session);
 
 /* dispatch.c: messages of the target, on the control thread. */
-int dispatch(void *arg, struct sl_control *control, const struct sl_msg *msg, struct sl_err *err);
+int sl_client_dispatch(void *arg, struct sl_control *control, const struct sl_msg *msg,
+                       struct sl_err *err);
 
 /* slots.c */
-int slots_init(struct slots *slots, uint32_t count, struct sl_err *err);
-void slots_fini(struct slots *slots);
-uint8_t *slot_memory(const struct slots *slots, uint32_t slot);
+int sl_client_slots_init(struct slots *slots, uint32_t count, struct sl_err *err);
+void sl_client_slots_fini(struct slots *slots);
+uint8_t *sl_client_slot_memory(const struct slots *slots, uint32_t slot);
 /* With session->lock held: */
-int slot_take(struct session *session, sl_deadline deadline, uint32_t *ret_slot,
-              struct sl_err *err);                          /* waits for its turn */
-bool slot_try(struct session *session, uint32_t *ret_slot); /* for read-ahead: leaves some */
-void slot_release(struct session *session, uint32_t slot);
-void slots_wake(struct session *session); /* the session failed */
-void offers_add(struct session *session, const struct sl_offer *offer);
-void offers_flush(struct session *session);
-int slots_taken(struct session *session, const struct sl_msg_taken *taken, struct sl_err *err);
-int slots_sent(struct session *session, const struct sl_msg_sent *sent, struct sl_err *err);
-void slots_noticed(struct session *session, uint64_t push);
-void slots_lane_lost(struct session *session, uint16_t lane);
+int sl_client_slot_take(struct session *session, sl_deadline deadline, uint32_t *ret_slot,
+                        struct sl_err *err); /* waits for its turn */
+bool sl_client_slot_try(struct session *session,
+                        uint32_t *ret_slot); /* for read-ahead: leaves some */
+void sl_client_slot_release(struct session *session, uint32_t slot);
+void sl_client_slots_wake(struct session *session); /* the session failed */
+void sl_client_offers_add(struct session *session, const struct sl_offer *offer);
+void sl_client_offers_flush(struct session *session);
+int sl_client_slots_taken(struct session *session, const struct sl_msg_taken *taken,
+                          struct sl_err *err);
+int sl_client_slots_sent(struct session *session, const struct sl_msg_sent *sent,
+                         struct sl_err *err);
+void sl_client_slots_noticed(struct session *session, uint64_t push);
+void sl_client_slots_lane_lost(struct session *session, uint16_t lane);
 
 /* objects.c */
 /* Makes it known: number, list, session. With the lock held. */
-void object_list(struct session *session, struct object *object);
-void object_unlist(struct object *object);
-struct object *client_object_find(struct session *session, uint32_t number);
-int object_init(struct object *object, enum object_kind kind, struct session *session,
-                const char *name, struct sl_err *err);
-void object_free(struct object *object); /* the whole upload or download */
-void objects_wake(struct session *session);
-void objects_free_abandoned(struct session *session);
+void sl_client_object_list(struct session *session, struct object *object);
+void sl_client_object_unlist(struct object *object);
+struct object *sl_client_object_find(struct session *session, uint32_t number);
+int sl_client_object_init(struct object *object, enum object_kind kind, struct session *session,
+                          const char *name, struct sl_err *err);
+void sl_client_object_free(struct object *object); /* the whole upload or download */
+void sl_client_objects_wake(struct session *session);
+void sl_client_objects_free_abandoned(struct session *session);
 /* The target's last word about it (STORED, ERROR) has come; frees it if nobody waits. */
-void object_answer(struct object *object);
-int object_error(const struct object *object, struct sl_err *err);
+void sl_client_object_answer(struct object *object);
+int sl_client_object_error(const struct object *object, struct sl_err *err);
 
 /* upload.c, download.c: messages about them; with the lock held. */
-int upload_stored(struct session *session, const struct sl_msg_stored *stored, struct sl_err *err);
-int download_opened(struct session *session, const struct sl_msg_opened *opened,
-                    struct sl_err *err);
-int download_tabled(struct session *session, const struct sl_msg_tabled *tabled,
-                    struct sl_err *err);
-void download_arrived(struct sl_download *download, uint32_t slot, const struct sl_sent *about);
-void upload_fini(struct sl_upload *upload);
-void download_fini(struct sl_download *download);
+int sl_client_upload_stored(struct session *session, const struct sl_msg_stored *stored,
+                            struct sl_err *err);
+int sl_client_download_opened(struct session *session, const struct sl_msg_opened *opened,
+                              struct sl_err *err);
+int sl_client_download_tabled(struct session *session, const struct sl_msg_tabled *tabled,
+                              struct sl_err *err);
+void sl_client_download_arrived(struct sl_download *download, uint32_t slot,
+                                const struct sl_sent *about);
+void sl_client_upload_fini(struct sl_upload *upload);
+void sl_client_download_fini(struct sl_download *download);
 
 /* question.c */
-int question_answered(struct session *session, const struct sl_msg *msg, struct sl_err *err);
-void question_failed(struct session *session, uint32_t number, const struct sl_err *why);
-void questions_wake(struct session *session);
+int sl_client_question_answered(struct session *session, const struct sl_msg *msg,
+                                struct sl_err *err);
+void sl_client_question_failed(struct session *session, uint32_t number, const struct sl_err *why);
+void sl_client_questions_wake(struct session *session);
 
 #endif

@@ -25,14 +25,14 @@ static void error_of(const struct sl_msg_error *error, struct sl_err *err)
 static int object_failed(struct session *session, uint32_t number, const struct sl_err *why,
                          struct sl_err *err)
 {
-    struct object *object = client_object_find(session, number);
+    struct object *object = sl_client_object_find(session, number);
     if (!object && number >= session->next_object)
         return sl_err_set(err, SL_ERR_PROTOCOL, "ERROR about object %u, which there is not",
                           number);
     if (!object)
         return 0; /* given up here meanwhile */
     object->err = *why;
-    object_answer(object);
+    sl_client_object_answer(object);
     return 0;
 }
 
@@ -45,7 +45,7 @@ static int error_arrived(struct session *session, const struct sl_msg_error *err
     case SL_ABOUT_OBJECT:
         return object_failed(session, error->about, &why, err);
     case SL_ABOUT_REQUEST:
-        question_failed(session, error->about, &why);
+        sl_client_question_failed(session, error->about, &why);
         return 0;
     case SL_ABOUT_LANE:
         sl_log_err(SL_LOG_DETAIL, "client", &why, "lane %u", error->about);
@@ -60,21 +60,21 @@ static int locked_message(struct session *session, const struct sl_msg *msg, str
 {
     switch (msg->type) {
     case SL_MSG_TAKEN:
-        return slots_taken(session, &msg->taken, err);
+        return sl_client_slots_taken(session, &msg->taken, err);
     case SL_MSG_SENT:
-        return slots_sent(session, &msg->sent, err);
+        return sl_client_slots_sent(session, &msg->sent, err);
     case SL_MSG_STORED:
-        return upload_stored(session, &msg->stored, err);
+        return sl_client_upload_stored(session, &msg->stored, err);
     case SL_MSG_OPENED:
-        return download_opened(session, &msg->opened, err);
+        return sl_client_download_opened(session, &msg->opened, err);
     case SL_MSG_TABLED:
-        return download_tabled(session, &msg->tabled, err);
+        return sl_client_download_tabled(session, &msg->tabled, err);
     case SL_MSG_STATED:
     case SL_MSG_LISTED:
     case SL_MSG_SPACED:
     case SL_MSG_VERIFIED:
     case SL_MSG_DAMAGE:
-        return question_answered(session, msg, err);
+        return sl_client_question_answered(session, msg, err);
     case SL_MSG_ERROR:
         return error_arrived(session, &msg->error, err);
     default:
@@ -90,9 +90,9 @@ static void lane_down(struct session *session, const struct sl_msg_lane_down *do
     clean(reason);
     /* its end is freed before anything else is looked at: no late byte of it may land in a slot
      * that is given out again */
-    lanes_down(session, down->lane, reason);
+    sl_client_lanes_down(session, down->lane, reason);
     pthread_mutex_lock(&session->lock);
-    slots_lane_lost(session, down->lane);
+    sl_client_slots_lane_lost(session, down->lane);
     pthread_mutex_unlock(&session->lock);
 }
 
@@ -108,13 +108,14 @@ static void show_order(struct session *session)
 #endif
 }
 
-int dispatch(void *arg, struct sl_control *control, const struct sl_msg *msg, struct sl_err *err)
+int sl_client_dispatch(void *arg, struct sl_control *control, const struct sl_msg *msg,
+                       struct sl_err *err)
 {
     struct session *session = arg;
     (void)control;
     switch (msg->type) {
     case SL_MSG_LANE_UP:
-        lanes_up(session, msg->lane_up.lane);
+        sl_client_lanes_up(session, msg->lane_up.lane);
         return 0;
     case SL_MSG_LANE_DOWN:
         lane_down(session, &msg->lane_down);

@@ -22,7 +22,7 @@ static int prepare(struct sl_download *download, struct sl_err *err)
     return session->sealed ? sl_sealer_new(session->secret_down, &download->sealer, err) : 0;
 }
 
-void download_fini(struct sl_download *download)
+void sl_client_download_fini(struct sl_download *download)
 {
     sl_sealer_free(download->sealer);
     sl_pages_free(download->buffer, SL_BLOCK_BYTES);
@@ -31,8 +31,8 @@ void download_fini(struct sl_download *download)
 
 static int check(struct sl_download *download, struct sl_err *err)
 {
-    int rc = session_check(download->object.session, err);
-    return rc ? rc : object_error(&download->object, err);
+    int rc = sl_client_session_check(download->object.session, err);
+    return rc ? rc : sl_client_object_error(&download->object, err);
 }
 
 /* With the lock held: until `*done` or a failure. */
@@ -42,11 +42,11 @@ static int await(struct sl_download *download, const bool *done, sl_deadline dea
     struct session *session = download->object.session;
     int rc = 0;
     while (!rc && !*done) {
-        rc = object_error(&download->object, err);
+        rc = sl_client_object_error(&download->object, err);
         if (!rc)
-            rc = session_wait(session, &download->object.changed, deadline, err);
+            rc = sl_client_session_wait(session, &download->object.changed, deadline, err);
     }
-    return rc ? rc : object_error(&download->object, err);
+    return rc ? rc : sl_client_object_error(&download->object, err);
 }
 
 static int open_object(struct sl_download *download, sl_deadline deadline, struct sl_err *err)
@@ -54,15 +54,15 @@ static int open_object(struct sl_download *download, sl_deadline deadline, struc
     struct session *session = download->object.session;
     struct sl_msg msg = {.type = SL_MSG_OPEN};
     pthread_mutex_lock(&session->lock);
-    int rc = session_check(session, err);
+    int rc = sl_client_session_check(session, err);
     while (!rc && session->reading >= session->welcome.objects)
-        rc = session_wait(session, &session->changed, deadline, err);
+        rc = sl_client_session_wait(session, &session->changed, deadline, err);
     if (!rc) {
-        object_list(session, &download->object);
+        sl_client_object_list(session, &download->object);
         session->downloads++;
         msg.open.object = download->object.number;
         strcpy(msg.open.name, download->object.name); /* both of SL_NAME_MAX */
-        session_send(session, &msg);
+        sl_client_session_send(session, &msg);
         rc = await(download, &download->object.answered, deadline, err);
     }
     pthread_mutex_unlock(&session->lock);
@@ -84,13 +84,13 @@ static int fetch_leaves(struct sl_download *download, sl_deadline deadline, stru
         msg.table = (struct sl_msg_table){.object = download->object.number,
                                           .first = first,
                                           .count = left < TABLE_MAX ? left : TABLE_MAX};
-        session_send(session, &msg);
+        sl_client_session_send(session, &msg);
     }
     int rc = check(download, err);
     while (!rc && !have_leaves(download)) {
-        rc = session_wait(session, &download->object.changed, deadline, err);
+        rc = sl_client_session_wait(session, &download->object.changed, deadline, err);
         if (!rc)
-            rc = object_error(&download->object, err);
+            rc = sl_client_object_error(&download->object, err);
     }
     pthread_mutex_unlock(&session->lock);
     return rc;
@@ -138,15 +138,15 @@ int sl_download_open(struct sl_client *client, const char *name, const struct sl
                      struct sl_object_info *ret_info, struct sl_err *err)
 {
     struct session *session;
-    int rc = client_session(client, deadline, &session, err);
+    int rc = sl_client_session(client, deadline, &session, err);
     if (rc)
         return rc;
     struct sl_download *download = sl_calloc(1, sizeof *download);
-    rc = download ? object_init(&download->object, OBJECT_DOWNLOAD, session, name, err)
+    rc = download ? sl_client_object_init(&download->object, OBJECT_DOWNLOAD, session, name, err)
                   : sl_err_set(err, SL_ERR_NO_MEMORY, "out of memory");
     if (rc) {
         sl_free(download);
-        session_unref(session);
+        sl_client_session_unref(session);
         return rc;
     }
     rc = prepare(download, err);
@@ -171,7 +171,7 @@ int sl_download_open(struct sl_client *client, const char *name, const struct sl
 static struct sl_download *find(struct session *session, uint32_t number, const char *what,
                                 bool opened, int *rc, struct sl_err *err)
 {
-    struct object *object = client_object_find(session, number);
+    struct object *object = sl_client_object_find(session, number);
     *rc = 0;
     if (!object && number < session->next_object)
         return NULL; /* closed here meanwhile */
@@ -182,7 +182,8 @@ static struct sl_download *find(struct session *session, uint32_t number, const 
     return (struct sl_download *)object;
 }
 
-int download_opened(struct session *session, const struct sl_msg_opened *opened, struct sl_err *err)
+int sl_client_download_opened(struct session *session, const struct sl_msg_opened *opened,
+                              struct sl_err *err)
 {
     int rc;
     struct sl_download *download = find(session, opened->object, "OPENED", false, &rc, err);
@@ -198,7 +199,8 @@ int download_opened(struct session *session, const struct sl_msg_opened *opened,
     return 0;
 }
 
-int download_tabled(struct session *session, const struct sl_msg_tabled *tabled, struct sl_err *err)
+int sl_client_download_tabled(struct session *session, const struct sl_msg_tabled *tabled,
+                              struct sl_err *err)
 {
     int rc;
     struct sl_download *download = find(session, tabled->object, "TABLED", true, &rc, err);
@@ -226,18 +228,19 @@ static struct want *want_of(struct sl_download *download, uint32_t block)
 }
 
 /* The slot is ours again, with the block in it, or `about` says why not. */
-void download_arrived(struct sl_download *download, uint32_t slot, const struct sl_sent *about)
+void sl_client_download_arrived(struct sl_download *download, uint32_t slot,
+                                const struct sl_sent *about)
 {
     struct want *want = want_of(download, about->block.block);
     if (!want || want->state != WANT_ASKED || want->slot != slot) {
-        slot_release(download->object.session, slot);
+        sl_client_slot_release(download->object.session, slot);
         return;
     }
     want->about = about->block;
     want->state = about->code ? WANT_FAILED : WANT_ARRIVED;
     want->code = about->code;
     if (about->code || (about->block.flags & SL_BLOCK_ZERO)) {
-        slot_release(download->object.session, slot);
+        sl_client_slot_release(download->object.session, slot);
         want->slot = SL_SLOT_NONE;
     }
     pthread_cond_broadcast(&download->object.changed);
@@ -273,7 +276,7 @@ static void send_gets(struct session *session, const struct sl_get *gets, unsign
         sl_get_write(&w, &gets[i]);
     struct sl_msg msg = {.type = SL_MSG_GET};
     msg.get = (struct sl_msg_get){bytes, sl_writer_used(&w)};
-    session_send(session, &msg);
+    sl_client_session_send(session, &msg);
 }
 
 static unsigned window(const struct sl_download *download)
@@ -306,7 +309,7 @@ static void ask_ahead(struct sl_download *download)
     while (download->asked < download->end && download->wants_count < most) {
         uint32_t slot = SL_SLOT_NONE;
         bool zero = known_zero(download, download->asked);
-        if (!zero && !slot_try(session, &slot))
+        if (!zero && !sl_client_slot_try(session, &slot))
             break;
         want_next(download, slot, &gets[count]);
         count += !zero;
@@ -322,7 +325,7 @@ static int ask_next(struct sl_download *download, sl_deadline deadline, struct s
         return 0;
     uint32_t slot;
     struct sl_get get;
-    int rc = slot_take(download->object.session, deadline, &slot, err);
+    int rc = sl_client_slot_take(download->object.session, deadline, &slot, err);
     if (rc)
         return rc;
     want_next(download, slot, &get);
@@ -334,7 +337,7 @@ static int ask_again(struct sl_download *download, struct want *want, sl_deadlin
                      struct sl_err *err)
 {
     uint32_t slot;
-    int rc = slot_take(download->object.session, deadline, &slot, err);
+    int rc = sl_client_slot_take(download->object.session, deadline, &slot, err);
     if (rc)
         return rc;
     want->again = true;
@@ -355,7 +358,7 @@ static void forget_wants(struct sl_download *download)
         if (want->state == WANT_ASKED)
             session->slots.all[want->slot].download = NULL; /* freed when the answer comes */
         else
-            slot_release(session, want->slot);
+            sl_client_slot_release(session, want->slot);
     }
 }
 
@@ -394,19 +397,19 @@ static int take_block(struct sl_download *download, const struct want *want, siz
         return SL_ERR_UNSUPPORTED;
     if (about->plain_bytes != length || about->stored_bytes != length)
         return SL_ERR_CHECKSUM;
-    const uint8_t *from = slot_memory(&session->slots, want->slot);
+    const uint8_t *from = sl_client_slot_memory(&session->slots, want->slot);
     if (download->sealer) {
-        uint64_t began = stage_begin(session->client);
+        uint64_t began = sl_client_stage_begin(session->client);
         int rc = sl_unseal(download->sealer, about, from, download->buffer, NULL);
-        stage_end(session->client, SL_STAGE_SEAL, began);
+        sl_client_stage_end(session->client, SL_STAGE_SEAL, began);
         if (rc)
             return rc;
     } else {
         memcpy(download->buffer, from, length);
     }
-    uint64_t began = stage_begin(session->client);
+    uint64_t began = sl_client_stage_begin(session->client);
     struct sl_id digest = sl_digest(session->welcome.digest_seed, download->buffer, length);
-    stage_end(session->client, SL_STAGE_DIGEST, began);
+    sl_client_stage_end(session->client, SL_STAGE_DIGEST, began);
     return sl_id_equal(&digest, leaf) ? 0 : SL_ERR_CHECKSUM;
 }
 
@@ -422,14 +425,14 @@ static int block_error(struct sl_download *download, uint32_t block, int code, s
 static int await_first(struct sl_download *download, sl_deadline deadline, struct sl_err *err)
 {
     struct session *session = download->object.session;
-    uint64_t began = stage_begin(session->client);
+    uint64_t began = sl_client_stage_begin(session->client);
     int rc = ask_next(download, deadline, err);
     while (!rc && download->wants[download->wants_first].state == WANT_ASKED) {
-        rc = session_wait(session, &download->object.changed, deadline, err);
+        rc = sl_client_session_wait(session, &download->object.changed, deadline, err);
         if (!rc)
-            rc = object_error(&download->object, err);
+            rc = sl_client_object_error(&download->object, err);
     }
-    stage_end(session->client, SL_STAGE_SLOT, began);
+    sl_client_stage_end(session->client, SL_STAGE_SLOT, began);
     return rc;
 }
 
@@ -448,7 +451,7 @@ static int first_want(struct sl_download *download, sl_deadline deadline, struct
         rc = take_block(download, want, sl_block_length(download->info.length, want->block));
         pthread_mutex_lock(&session->lock);
         if (want->slot != SL_SLOT_NONE)
-            slot_release(session, want->slot);
+            sl_client_slot_release(session, want->slot);
         want->slot = SL_SLOT_NONE;
         if (!rc)
             return 0;
@@ -468,7 +471,7 @@ int sl_download_next(struct sl_download *download, uint32_t *ret_block, const ui
     struct session *session = download->object.session;
     if (download->next == download->end)
         return 0;
-    deadline = session_io_deadline(session, deadline);
+    deadline = sl_client_session_io_deadline(session, deadline);
     pthread_mutex_lock(&session->lock);
     int rc = check(download, err);
     if (!rc)
@@ -499,13 +502,13 @@ void sl_download_close(struct sl_download *download)
         struct sl_msg msg = {.type = SL_MSG_CLOSE};
         msg.close.object = object->number;
         if (!object->err.code && !session->failure.code)
-            session_send(session, &msg);
-        object_unlist(object);
+            sl_client_session_send(session, &msg);
+        sl_client_object_unlist(object);
     }
     if (object->number)
         session->downloads--;
     pthread_mutex_unlock(&session->lock);
-    object_free(object);
+    sl_client_object_free(object);
 }
 
 /* --- whole objects --------------------------------------------------------------------------- */

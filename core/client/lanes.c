@@ -15,7 +15,7 @@
 #define EVENTS_MAX 32
 #define LANES_ROOM (LANES_MAX * 2)
 
-int lanes_init(struct lanes *lanes, struct sl_err *err)
+int sl_client_lanes_init(struct lanes *lanes, struct sl_err *err)
 {
     lanes->next_id = 1;
     lanes->none_since = sl_now_ns();
@@ -31,7 +31,7 @@ int lanes_init(struct lanes *lanes, struct sl_err *err)
     return 0;
 }
 
-void lanes_fini(struct lanes *lanes)
+void sl_client_lanes_fini(struct lanes *lanes)
 {
     pthread_cond_destroy(&lanes->changed);
     pthread_mutex_destroy(&lanes->lock);
@@ -116,7 +116,7 @@ static int reserve(struct session *session, struct lane_entry **ret_entry, uint1
         }
     pthread_mutex_unlock(&lanes->lock);
     if (rc == SL_ERR_LIMIT)
-        session_fail(session, SL_ERR_CLOSED, "the session has used up its lane numbers");
+        sl_client_session_fail(session, SL_ERR_CLOSED, "the session has used up its lane numbers");
     return rc ? sl_err_set(err, rc, "no place for another lane") : 0;
 }
 
@@ -167,7 +167,7 @@ static int dial(struct session *session, uint16_t id, sl_deadline deadline,
     return 0;
 }
 
-int lanes_add(struct session *session, sl_deadline deadline, struct sl_err *err)
+int sl_client_lanes_add(struct session *session, sl_deadline deadline, struct sl_err *err)
 {
     struct lanes *lanes = &session->lanes;
     const struct sl_embedded *embedded = &session->client->embedded;
@@ -230,7 +230,7 @@ static void say_down(struct session *session, uint16_t id, const char *reason)
     snprintf(msg.lane_down.reason, sizeof msg.lane_down.reason, "%s", reason);
     pthread_mutex_lock(&session->lock);
     bool over = session->closed || session->failure.code; /* then lanes end as they should */
-    session_send(session, &msg);
+    sl_client_session_send(session, &msg);
     pthread_mutex_unlock(&session->lock);
     sl_log(over ? SL_LOG_DEBUG : SL_LOG_WARN, "client", "lane %u to %s was lost: %s", id,
            session->host, reason);
@@ -260,7 +260,7 @@ static void tell_pushes(struct session *session, const uint64_t *pushes, size_t 
 {
     pthread_mutex_lock(&session->lock);
     for (size_t i = 0; i < count; i++)
-        slots_noticed(session, pushes[i]);
+        sl_client_slots_noticed(session, pushes[i]);
     pthread_mutex_unlock(&session->lock);
 }
 
@@ -331,7 +331,7 @@ static void *connecting(void *arg)
         }
         struct sl_err err;
         pthread_mutex_unlock(&lanes->lock);
-        int rc = lanes_add(session, sl_deadline_in_ms(LANE_CONNECT_MS), &err);
+        int rc = sl_client_lanes_add(session, sl_deadline_in_ms(LANE_CONNECT_MS), &err);
         pthread_mutex_lock(&lanes->lock);
         if (rc) {
             back_off(lanes, false);
@@ -344,7 +344,7 @@ static void *connecting(void *arg)
     return NULL;
 }
 
-int lanes_start(struct session *session, struct sl_err *err)
+int sl_client_lanes_start(struct session *session, struct sl_err *err)
 {
     struct lanes *lanes = &session->lanes;
     int rc = sl_thread_start(&lanes->serving, "sl-lanes", serving, session, err);
@@ -356,7 +356,7 @@ int lanes_start(struct session *session, struct sl_err *err)
     return rc;
 }
 
-void lanes_stop(struct session *session)
+void sl_client_lanes_stop(struct session *session)
 {
     struct lanes *lanes = &session->lanes;
     pthread_mutex_lock(&lanes->lock);
@@ -377,7 +377,7 @@ void lanes_stop(struct session *session)
 /* --- what the target says of them (control thread) ----------------------------------------------
  */
 
-void lanes_up(struct session *session, uint16_t id)
+void sl_client_lanes_up(struct session *session, uint16_t id)
 {
     struct lanes *lanes = &session->lanes;
     pthread_mutex_lock(&lanes->lock);
@@ -412,14 +412,14 @@ static void suspect_path(struct session *session, const char *reason)
                    reason);
         sl_err_hint(&err, "compare the MTU of both hosts' ports and of the switches between "
                           "(and PFC or ECN on RoCE), or set transport = tcp");
-        session_fail_locked(session, &err);
+        sl_client_session_fail_locked(session, &err);
     }
     pthread_mutex_unlock(&session->lock);
     if (suspect)
-        transport_avoid_rdma(session->client, err.msg);
+        sl_client_transport_avoid_rdma(session->client, err.msg);
 }
 
-void lanes_down(struct session *session, uint16_t id, const char *reason)
+void sl_client_lanes_down(struct session *session, uint16_t id, const char *reason)
 {
     struct lanes *lanes = &session->lanes;
     pthread_mutex_lock(&lanes->lock);
@@ -428,7 +428,7 @@ void lanes_down(struct session *session, uint16_t id, const char *reason)
     if (news)
         put_down(lanes, entry, reason);
     if (entry && !connecting_now)
-        entry->used = false; /* else lanes_add() lets it go */
+        entry->used = false; /* else sl_client_lanes_add() lets it go */
     pthread_mutex_unlock(&lanes->lock);
     wake(lanes);
     if (!news)
@@ -437,7 +437,7 @@ void lanes_down(struct session *session, uint16_t id, const char *reason)
     suspect_path(session, reason);
 }
 
-uint64_t lanes_none_ns(struct session *session)
+uint64_t sl_client_lanes_none_ns(struct session *session)
 {
     struct lanes *lanes = &session->lanes;
     pthread_mutex_lock(&lanes->lock);

@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-int object_init(struct object *object, enum object_kind kind, struct session *session,
-                const char *name, struct sl_err *err)
+int sl_client_object_init(struct object *object, enum object_kind kind, struct session *session,
+                          const char *name, struct sl_err *err)
 {
     if (strlen(name) >= sizeof object->name)
         return sl_err_set(err, SL_ERR_USAGE, "name is longer than %zu bytes",
@@ -19,16 +19,16 @@ int object_init(struct object *object, enum object_kind kind, struct session *se
     return 0;
 }
 
-void object_free(struct object *object)
+void sl_client_object_free(struct object *object)
 {
     struct session *session = object->session;
     if (object->kind == OBJECT_UPLOAD)
-        upload_fini((struct sl_upload *)object);
+        sl_client_upload_fini((struct sl_upload *)object);
     else
-        download_fini((struct sl_download *)object);
+        sl_client_download_fini((struct sl_download *)object);
     pthread_cond_destroy(&object->changed);
     sl_free(object);
-    session_unref(session);
+    sl_client_session_unref(session);
 }
 
 static uint32_t *open_count(struct object *object)
@@ -36,7 +36,7 @@ static uint32_t *open_count(struct object *object)
     return object->kind == OBJECT_UPLOAD ? &object->session->writing : &object->session->reading;
 }
 
-void object_list(struct session *session, struct object *object)
+void sl_client_object_list(struct session *session, struct object *object)
 {
     object->number = session->next_object++;
     object->next = session->objects;
@@ -45,7 +45,7 @@ void object_list(struct session *session, struct object *object)
     ++*open_count(object);
 }
 
-void object_unlist(struct object *object)
+void sl_client_object_unlist(struct object *object)
 {
     struct session *session = object->session;
     if (!object->listed)
@@ -60,7 +60,7 @@ void object_unlist(struct object *object)
     pthread_cond_broadcast(&session->changed); /* somebody may wait for a place */
 }
 
-struct object *client_object_find(struct session *session, uint32_t number)
+struct object *sl_client_object_find(struct session *session, uint32_t number)
 {
     struct object *object = session->objects;
     while (object && object->number != number)
@@ -68,14 +68,14 @@ struct object *client_object_find(struct session *session, uint32_t number)
     return object;
 }
 
-void objects_wake(struct session *session)
+void sl_client_objects_wake(struct session *session)
 {
     for (struct object *object = session->objects; object; object = object->next)
         pthread_cond_broadcast(&object->changed);
 }
 
 /* At the session's end: those whose answer will not come any more. */
-void objects_free_abandoned(struct session *session)
+void sl_client_objects_free_abandoned(struct session *session)
 {
     pthread_mutex_lock(&session->lock);
     struct object *gone = NULL, *next;
@@ -83,27 +83,27 @@ void objects_free_abandoned(struct session *session)
         next = object->next;
         if (!object->abandoned)
             continue;
-        object_unlist(object);
+        sl_client_object_unlist(object);
         object->next = gone;
         gone = object;
     }
     pthread_mutex_unlock(&session->lock);
     for (; gone; gone = next) {
         next = gone->next;
-        object_free(gone);
+        sl_client_object_free(gone);
     }
 }
 
-void object_answer(struct object *object)
+void sl_client_object_answer(struct object *object)
 {
     object->answered = true;
-    object_unlist(object);
+    sl_client_object_unlist(object);
     pthread_cond_broadcast(&object->changed);
     if (object->abandoned)
-        object_free(object);
+        sl_client_object_free(object);
 }
 
-int object_error(const struct object *object, struct sl_err *err)
+int sl_client_object_error(const struct object *object, struct sl_err *err)
 {
     if (!object->err.code)
         return 0;

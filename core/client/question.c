@@ -15,11 +15,11 @@ static int request_begin(struct request *request, struct sl_client *client,
                          enum sl_msg_type expected, sl_deadline deadline, struct sl_err *err)
 {
     *request = (struct request){.expected = expected};
-    int rc = client_session(client, deadline, &request->session, err);
+    int rc = sl_client_session(client, deadline, &request->session, err);
     if (rc)
         return rc;
     if (sl_cond_init(&request->changed)) {
-        session_unref(request->session);
+        sl_client_session_unref(request->session);
         return sl_err_set(err, SL_ERR_NO_MEMORY, "out of memory");
     }
     if (expected == SL_MSG_VERIFIED)
@@ -43,15 +43,15 @@ static void request_end(struct request *request)
         }
     pthread_mutex_unlock(&session->lock);
     pthread_cond_destroy(&request->changed);
-    session_unref(session);
+    sl_client_session_unref(session);
 }
 
 /* With the lock held. */
 static int request_send(struct request *request, const struct sl_msg *msg, struct sl_err *err)
 {
-    int rc = session_check(request->session, err);
+    int rc = sl_client_session_check(request->session, err);
     if (!rc)
-        session_send(request->session, msg);
+        sl_client_session_send(request->session, msg);
     return rc;
 }
 
@@ -60,7 +60,7 @@ static int request_await(struct request *request, sl_deadline deadline, struct s
 {
     int rc = 0;
     while (!rc && !request->answered)
-        rc = session_wait(request->session, &request->changed, deadline, err);
+        rc = sl_client_session_wait(request->session, &request->changed, deadline, err);
     if (!rc && request->err.code)
         rc = sl_err_copy(err, &request->err);
     return rc;
@@ -196,10 +196,10 @@ static int await_step(struct request *request, struct damage **ret_damages, bool
                       struct sl_err *err)
 {
     struct session *session = request->session;
-    sl_deadline deadline = session_io_deadline(session, UINT64_MAX);
+    sl_deadline deadline = sl_client_session_io_deadline(session, UINT64_MAX);
     int rc = 0;
     while (!rc && !request->answered && !request->verify.moved && !request->verify.damages)
-        rc = session_wait(session, &request->changed, deadline, err);
+        rc = sl_client_session_wait(session, &request->changed, deadline, err);
     if (!rc && request->err.code)
         rc = sl_err_copy(err, &request->err);
     *ret_damages = request->verify.damages;
@@ -335,7 +335,8 @@ static uint32_t number_of(const struct sl_msg *msg, enum sl_msg_type *expected)
     }
 }
 
-int question_answered(struct session *session, const struct sl_msg *msg, struct sl_err *err)
+int sl_client_question_answered(struct session *session, const struct sl_msg *msg,
+                                struct sl_err *err)
 {
     enum sl_msg_type expected;
     uint32_t number = number_of(msg, &expected);
@@ -363,7 +364,7 @@ int question_answered(struct session *session, const struct sl_msg *msg, struct 
     return 0;
 }
 
-void question_failed(struct session *session, uint32_t number, const struct sl_err *why)
+void sl_client_question_failed(struct session *session, uint32_t number, const struct sl_err *why)
 {
     struct request *request = find(session, number);
     if (!request || request->answered)
@@ -372,7 +373,7 @@ void question_failed(struct session *session, uint32_t number, const struct sl_e
     answer(request);
 }
 
-void questions_wake(struct session *session)
+void sl_client_questions_wake(struct session *session)
 {
     for (struct request *request = session->requests; request; request = request->next)
         pthread_cond_signal(&request->changed);

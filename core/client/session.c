@@ -20,8 +20,8 @@
 static void session_free(struct session *session)
 {
     sl_control_free(session->control);
-    slots_fini(&session->slots);
-    lanes_fini(&session->lanes);
+    sl_client_slots_fini(&session->slots);
+    sl_client_lanes_fini(&session->lanes);
     close(session->kick_fd);
     pthread_cond_destroy(&session->changed);
     pthread_mutex_destroy(&session->lock);
@@ -45,9 +45,9 @@ static int session_new(struct sl_client *client, struct session **ret_session, s
         return sl_err_sys(err, SL_ERR_LIMIT, sys, "could not make an eventfd");
     }
     pthread_mutex_init(&session->lock, NULL);
-    int rc = lanes_init(&session->lanes, err);
+    int rc = sl_client_lanes_init(&session->lanes, err);
     if (!rc && sl_cond_init(&session->changed)) {
-        lanes_fini(&session->lanes);
+        sl_client_lanes_fini(&session->lanes);
         rc = sl_err_set(err, SL_ERR_NO_MEMORY, "out of memory");
     }
     if (rc) {
@@ -60,12 +60,12 @@ static int session_new(struct sl_client *client, struct session **ret_session, s
     return 0;
 }
 
-void session_ref(struct session *session)
+void sl_client_session_ref(struct session *session)
 {
     atomic_fetch_add(&session->refs, 1);
 }
 
-void session_unref(struct session *session)
+void sl_client_session_unref(struct session *session)
 {
     if (session && atomic_fetch_sub(&session->refs, 1) == 1)
         session_free(session);
@@ -73,21 +73,21 @@ void session_unref(struct session *session)
 
 /* --- failing and waiting --------------------------------------------------------------------- */
 
-void session_fail_locked(struct session *session, const struct sl_err *why)
+void sl_client_session_fail_locked(struct session *session, const struct sl_err *why)
 {
     static const uint64_t one = 1;
     if (session->failure.code)
         return;
     session->failure = *why;
-    slots_wake(session);
-    objects_wake(session);
-    questions_wake(session);
+    sl_client_slots_wake(session);
+    sl_client_objects_wake(session);
+    sl_client_questions_wake(session);
     pthread_cond_broadcast(&session->changed);
     ssize_t ignored = write(session->kick_fd, &one, sizeof one); /* full is kicked, too */
     (void)ignored;
 }
 
-void session_fail(struct session *session, int code, const char *fmt, ...)
+void sl_client_session_fail(struct session *session, int code, const char *fmt, ...)
 {
     struct sl_err why;
     char text[SL_ERR_MSG_BYTES];
@@ -97,23 +97,23 @@ void session_fail(struct session *session, int code, const char *fmt, ...)
     va_end(args);
     sl_err_set(&why, code, "%s", text);
     pthread_mutex_lock(&session->lock);
-    session_fail_locked(session, &why);
+    sl_client_session_fail_locked(session, &why);
     pthread_mutex_unlock(&session->lock);
 }
 
-int session_check(const struct session *session, struct sl_err *err)
+int sl_client_session_check(const struct session *session, struct sl_err *err)
 {
-    int rc = client_cancelled(session->client, err);
+    int rc = sl_client_cancelled(session->client, err);
     if (rc || !session->failure.code)
         return rc;
     sl_err_copy(err, &session->failure);
     return session->failure.code;
 }
 
-int session_wait(struct session *session, pthread_cond_t *changed, sl_deadline deadline,
-                 struct sl_err *err)
+int sl_client_session_wait(struct session *session, pthread_cond_t *changed, sl_deadline deadline,
+                           struct sl_err *err)
 {
-    int rc = session_check(session, err);
+    int rc = sl_client_session_check(session, err);
     if (rc)
         return rc;
     if (sl_deadline_passed(deadline))
@@ -122,14 +122,14 @@ int session_wait(struct session *session, pthread_cond_t *changed, sl_deadline d
     return 0;
 }
 
-void session_send(struct session *session, const struct sl_msg *msg)
+void sl_client_session_send(struct session *session, const struct sl_msg *msg)
 {
     /* a message that cannot be queued ends the control, which its thread sees (control.h) */
     if (!session->failure.code)
         sl_control_send(session->control, msg);
 }
 
-sl_deadline session_io_deadline(const struct session *session, sl_deadline deadline)
+sl_deadline sl_client_session_io_deadline(const struct session *session, sl_deadline deadline)
 {
     sl_deadline io = sl_deadline_in_ms(session->client->config.io_ms);
     return deadline < io ? deadline : io;
@@ -148,14 +148,14 @@ static bool failed(struct session *session)
 static void check_lanes(struct session *session)
 {
     uint64_t limit_ns = session->welcome.dead_ms * 4 * SL_NS_PER_MS;
-    if (lanes_none_ns(session) < limit_ns)
+    if (sl_client_lanes_none_ns(session) < limit_ns)
         return;
     char reason[200];
     pthread_mutex_lock(&session->lanes.lock);
     snprintf(reason, sizeof reason, "%s", session->lanes.reason);
     pthread_mutex_unlock(&session->lanes.lock);
-    session_fail(session, SL_ERR_TIMEOUT, "no lane to target %s for %llu s: %s", session->host,
-                 (unsigned long long)(limit_ns / SL_NS_PER_S), reason);
+    sl_client_session_fail(session, SL_ERR_TIMEOUT, "no lane to target %s for %llu s: %s",
+                           session->host, (unsigned long long)(limit_ns / SL_NS_PER_S), reason);
 }
 
 static void wait_for_work(struct session *session)
@@ -166,7 +166,7 @@ static void wait_for_work(struct session *session)
     int ms = sl_control_next_ms(session->control);
     poll(fds, 3, ms < 0 || ms > 1000 ? 1000 : ms);
     if (fds[2].revents)
-        session_fail(session, SL_ERR_CANCELLED, "cancelled");
+        sl_client_session_fail(session, SL_ERR_CANCELLED, "cancelled");
 }
 
 /* What the target should know before the connection closes: why, if it was its fault. */
@@ -189,7 +189,7 @@ static void end(struct session *session, int rc, struct sl_err *err)
     if (rc) {
         if (rc != SL_ERR_PROTOCOL)
             sl_err_prefix(err, "session with %s was lost", session->host);
-        session_fail_locked(session, err);
+        sl_client_session_fail_locked(session, err);
     }
     if (session->failure.code != SL_ERR_CANCELLED && !session->closed) {
         sl_log_err(SL_LOG_WARN, "client", &session->failure, "session is over");
@@ -198,8 +198,8 @@ static void end(struct session *session, int rc, struct sl_err *err)
         sl_cond_wait(&session->changed, &session->lock, sl_deadline_in_ms(1000));
     pthread_mutex_unlock(&session->lock);
     say_last_words(session);
-    transport_teardown(session);
-    objects_free_abandoned(session);
+    sl_client_transport_teardown(session);
+    sl_client_objects_free_abandoned(session);
     struct sl_control *control = session->control;
     session->control = NULL; /* nobody sends once the session has failed */
     sl_control_free(control);
@@ -212,15 +212,15 @@ static void *control_run(void *arg)
     struct sl_err err;
     int rc = 0;
     while (!rc && !failed(session)) {
-        rc = sl_control_process(session->control, dispatch, session, &err);
+        rc = sl_control_process(session->control, sl_client_dispatch, session, &err);
         if (rc || failed(session))
             break;
         check_lanes(session);
         wait_for_work(session);
     }
     end(session, rc, &err);
-    session_unref(session);
-    client_session_gone(client);
+    sl_client_session_unref(session);
+    sl_client_session_gone(client);
     return NULL;
 }
 
@@ -323,7 +323,7 @@ static int welcome_arrived(void *arg, struct sl_control *control, const struct s
     if (msg->type != SL_MSG_WELCOME || session->welcome.version) {
         /* errors and BYE are as in any other phase; nothing else may come now */
         if (msg->type == SL_MSG_ERROR || msg->type == SL_MSG_BYE)
-            return dispatch(session, control, msg, err);
+            return sl_client_dispatch(session, control, msg, err);
         return sl_err_set(err, SL_ERR_PROTOCOL, "%s came in place of WELCOME",
                           sl_msg_name((int)msg->type));
     }
@@ -342,7 +342,7 @@ static int await_welcome(struct session *session, sl_deadline deadline, struct s
         int rc = sl_control_process(session->control, welcome_arrived, session, err);
         if (rc || session->welcome.version)
             return rc;
-        rc = client_cancelled(session->client, err);
+        rc = sl_client_cancelled(session->client, err);
         if (rc)
             return rc;
         if (sl_deadline_passed(deadline))
@@ -394,7 +394,7 @@ static int greet(struct session *session, sl_deadline deadline, struct sl_err *e
     if (!rc)
         rc = take_secrets(session, err);
     if (!rc)
-        rc = transport_decide(session, err);
+        rc = sl_client_transport_decide(session, err);
     if (!rc)
         sl_control_heartbeat(session->control, session->welcome.heartbeat_ms,
                              session->welcome.dead_ms);
@@ -405,7 +405,7 @@ static void setup_is_over(struct session *session, int rc, const struct sl_err *
 {
     pthread_mutex_lock(&session->lock);
     if (rc)
-        session_fail_locked(session, err);
+        sl_client_session_fail_locked(session, err);
     session->setup_over = true;
     pthread_cond_broadcast(&session->changed);
     pthread_mutex_unlock(&session->lock);
@@ -415,14 +415,14 @@ static void setup_is_over(struct session *session, int rc, const struct sl_err *
 static int run(struct session *session, struct sl_err *err)
 {
     pthread_t thread;
-    session_ref(session);
+    sl_client_session_ref(session);
     pthread_mutex_lock(&session->client->lock);
     session->client->alive++;
     pthread_mutex_unlock(&session->client->lock);
     int rc = sl_thread_start(&thread, "sl-control", control_run, session, err);
     if (rc) {
-        session_unref(session);
-        client_session_gone(session->client);
+        sl_client_session_unref(session);
+        sl_client_session_gone(session->client);
         return rc;
     }
     pthread_detach(thread);
@@ -432,7 +432,7 @@ static int run(struct session *session, struct sl_err *err)
 static int begin(struct session *session, const char *host, sl_deadline deadline,
                  struct sl_err *err)
 {
-    int rc = transport_intend(session, err);
+    int rc = sl_client_transport_intend(session, err);
     if (!rc)
         rc = host ? connect_host(session, host, deadline, err) : connect_embedded(session, err);
     if (!rc)
@@ -441,20 +441,20 @@ static int begin(struct session *session, const char *host, sl_deadline deadline
         rc = run(session, err);
     if (rc)
         return rc;
-    rc = transport_setup(session, deadline, err);
+    rc = sl_client_transport_setup(session, deadline, err);
     setup_is_over(session, rc, err);
     if (rc && session->transport == SL_TRANSPORT_RDMA && rc != SL_ERR_CANCELLED)
-        transport_avoid_rdma(session->client, err->msg);
+        sl_client_transport_avoid_rdma(session->client, err->msg);
     return rc;
 }
 
-int session_begin(struct sl_client *client, const char *host, sl_deadline deadline,
-                  struct session **ret_session, struct sl_err *err)
+int sl_client_session_begin(struct sl_client *client, const char *host, sl_deadline deadline,
+                            struct session **ret_session, struct sl_err *err)
 {
     /* a second time when RDMA was tried and could not be had: then over TCP */
     for (int attempt = 0;; attempt++) {
         struct session *session = NULL;
-        int rc = client_await_gone(client, deadline, err);
+        int rc = sl_client_await_gone(client, deadline, err);
         if (!rc)
             rc = session_new(client, &session, err);
         if (rc)
@@ -467,7 +467,7 @@ int session_begin(struct sl_client *client, const char *host, sl_deadline deadli
         bool again = attempt == 0 && session->transport == SL_TRANSPORT_RDMA &&
                      session->setup_over && client->config.transport == SL_TRANSPORT_AUTO &&
                      rc != SL_ERR_CANCELLED && !sl_deadline_passed(deadline);
-        session_unref(session);
+        sl_client_session_unref(session);
         if (!again)
             return rc;
         sl_log_err(SL_LOG_WARN, "client", err, "RDMA to %s cannot be had", host);

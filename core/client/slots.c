@@ -59,7 +59,7 @@ int sl_slots_choose(bool rdma, size_t wanted_bytes, uint32_t *ret_slots, struct 
 
 /* --- making ---------------------------------------------------------------------------------- */
 
-int slots_init(struct slots *slots, uint32_t count, struct sl_err *err)
+int sl_client_slots_init(struct slots *slots, uint32_t count, struct sl_err *err)
 {
     slots->early_room = count * 4;
     slots->memory = sl_pages_alloc((size_t)count * SL_BLOCK_BYTES);
@@ -78,7 +78,7 @@ int slots_init(struct slots *slots, uint32_t count, struct sl_err *err)
     return 0;
 }
 
-void slots_fini(struct slots *slots)
+void sl_client_slots_fini(struct slots *slots)
 {
     sl_pages_free(slots->memory, (size_t)slots->count * SL_BLOCK_BYTES);
     sl_free(slots->all);
@@ -86,7 +86,7 @@ void slots_fini(struct slots *slots)
     sl_free(slots->early);
 }
 
-uint8_t *slot_memory(const struct slots *slots, uint32_t slot)
+uint8_t *sl_client_slot_memory(const struct slots *slots, uint32_t slot)
 {
     return slots->memory + (size_t)slot * SL_BLOCK_BYTES;
 }
@@ -112,24 +112,25 @@ static void leave_queue(struct slots *slots, struct slot_waiter *waiter)
         slots->last_waiter = &(*slots->last_waiter)->next;
 }
 
-int slot_take(struct session *session, sl_deadline deadline, uint32_t *ret_slot, struct sl_err *err)
+int sl_client_slot_take(struct session *session, sl_deadline deadline, uint32_t *ret_slot,
+                        struct sl_err *err)
 {
     struct slots *slots = &session->slots;
-    int rc = session_check(session, err);
+    int rc = sl_client_session_check(session, err);
     if (rc)
         return rc;
     if (slots->free && !slots->waiters) {
         *ret_slot = pop(slots);
         return 0;
     }
-    offers_flush(session); /* what is not offered never comes back */
+    sl_client_offers_flush(session); /* what is not offered never comes back */
     struct slot_waiter waiter = {.slot = SL_SLOT_NONE};
     if (sl_cond_init(&waiter.changed))
         return sl_err_set(err, SL_ERR_NO_MEMORY, "out of memory");
     *slots->last_waiter = &waiter;
     slots->last_waiter = &waiter.next;
     while (!rc && waiter.slot == SL_SLOT_NONE)
-        rc = session_wait(session, &waiter.changed, deadline, err);
+        rc = sl_client_session_wait(session, &waiter.changed, deadline, err);
     if (waiter.slot == SL_SLOT_NONE)
         leave_queue(slots, &waiter);
     pthread_cond_destroy(&waiter.changed);
@@ -142,7 +143,7 @@ int slot_take(struct session *session, sl_deadline deadline, uint32_t *ret_slot,
     return rc;
 }
 
-bool slot_try(struct session *session, uint32_t *ret_slot)
+bool sl_client_slot_try(struct session *session, uint32_t *ret_slot)
 {
     struct slots *slots = &session->slots;
     uint32_t reserve = slots->count / 4 ? slots->count / 4 : 1;
@@ -152,7 +153,7 @@ bool slot_try(struct session *session, uint32_t *ret_slot)
     return true;
 }
 
-void slot_release(struct session *session, uint32_t slot)
+void sl_client_slot_release(struct session *session, uint32_t slot)
 {
     struct slots *slots = &session->slots;
     struct slot_waiter *first = slots->waiters;
@@ -168,7 +169,7 @@ void slot_release(struct session *session, uint32_t slot)
     pthread_cond_signal(&first->changed);
 }
 
-void slots_wake(struct session *session)
+void sl_client_slots_wake(struct session *session)
 {
     for (struct slot_waiter *waiter = session->slots.waiters; waiter; waiter = waiter->next)
         pthread_cond_signal(&waiter->changed);
@@ -176,7 +177,7 @@ void slots_wake(struct session *session)
 
 /* --- offers ---------------------------------------------------------------------------------- */
 
-void offers_flush(struct session *session)
+void sl_client_offers_flush(struct session *session)
 {
     struct slots *slots = &session->slots;
     uint8_t bytes[OFFERS_BATCH * SL_OFFER_BYTES];
@@ -190,10 +191,10 @@ void offers_flush(struct session *session)
     slots->offers_count = 0;
     struct sl_msg msg = {.type = SL_MSG_OFFER};
     msg.offer = (struct sl_msg_offer){bytes, sl_writer_used(&w)};
-    session_send(session, &msg);
+    sl_client_session_send(session, &msg);
 }
 
-void offers_add(struct session *session, const struct sl_offer *offer)
+void sl_client_offers_add(struct session *session, const struct sl_offer *offer)
 {
     struct slots *slots = &session->slots;
     if (offer->slot != SL_SLOT_NONE)
@@ -202,10 +203,11 @@ void offers_add(struct session *session, const struct sl_offer *offer)
     /* a block that finds the wire idle goes at once (a WAL segment's latency); with many under way
      * the next TAKEN, which is sure to come, sends what has gathered */
     if (slots->offers_count == OFFERS_BATCH || slots->offered < OFFERS_AT_ONCE)
-        offers_flush(session);
+        sl_client_offers_flush(session);
 }
 
-int slots_taken(struct session *session, const struct sl_msg_taken *taken, struct sl_err *err)
+int sl_client_slots_taken(struct session *session, const struct sl_msg_taken *taken,
+                          struct sl_err *err)
 {
     struct slots *slots = &session->slots;
     struct sl_reader r = sl_reader_on(taken->slots, taken->slots_bytes);
@@ -216,11 +218,11 @@ int slots_taken(struct session *session, const struct sl_msg_taken *taken, struc
             return sl_err_set(err, SL_ERR_PROTOCOL, "the target took slot %u, which it has not",
                               slot);
         slots->offered--;
-        slot_release(session, slot);
+        sl_client_slot_release(session, slot);
     }
     session->moved = true;
     if (slots->offered < OFFERS_AT_ONCE)
-        offers_flush(session);
+        sl_client_offers_flush(session);
     return 0;
 }
 
@@ -233,11 +235,11 @@ static void arrived(struct session *session, uint32_t number)
     struct sl_download *download = slot->download;
     struct sl_sent about = slot->about;
     if (!download) {
-        slot_release(session, number);
+        sl_client_slot_release(session, number);
         return;
     }
     *slot = (struct slot){.state = SLOT_OURS};
-    download_arrived(download, number, &about);
+    sl_client_download_arrived(download, number, &about);
 }
 
 static bool take_early(struct slots *slots, uint64_t push)
@@ -271,7 +273,7 @@ static int one_sent(struct session *session, const struct sl_sent *sent, struct 
     return 0;
 }
 
-int slots_sent(struct session *session, const struct sl_msg_sent *msg, struct sl_err *err)
+int sl_client_slots_sent(struct session *session, const struct sl_msg_sent *msg, struct sl_err *err)
 {
     struct sl_reader r = sl_reader_on(msg->blocks, msg->blocks_bytes);
     while (sl_reader_left(&r)) {
@@ -286,7 +288,7 @@ int slots_sent(struct session *session, const struct sl_msg_sent *msg, struct sl
     return 0;
 }
 
-void slots_noticed(struct session *session, uint64_t push)
+void sl_client_slots_noticed(struct session *session, uint64_t push)
 {
     struct slots *slots = &session->slots;
     session->moved = true;
@@ -300,7 +302,7 @@ void slots_noticed(struct session *session, uint64_t push)
 }
 
 /* What was SENT over a lane that is down, and not noticed, is lost: asked for anew. */
-void slots_lane_lost(struct session *session, uint16_t lane)
+void sl_client_slots_lane_lost(struct session *session, uint16_t lane)
 {
     struct slots *slots = &session->slots;
     for (uint32_t i = 0; i < slots->count; i++) {
@@ -308,7 +310,7 @@ void slots_lane_lost(struct session *session, uint16_t lane)
         if (slot->state != SLOT_GOT || !slot->sent || slot->about.push >> 48 != lane)
             continue;
         if (!slot->download) {
-            slot_release(session, i);
+            sl_client_slot_release(session, i);
             continue;
         }
         slot->sent = false;
@@ -317,6 +319,6 @@ void slots_lane_lost(struct session *session, uint16_t lane)
         sl_get_write(&w, &(struct sl_get){slot->object, slot->block, i});
         struct sl_msg msg = {.type = SL_MSG_GET};
         msg.get = (struct sl_msg_get){bytes, sizeof bytes};
-        session_send(session, &msg);
+        sl_client_session_send(session, &msg);
     }
 }

@@ -35,7 +35,7 @@ static bool recent_trouble(struct sl_client *client, char *why, size_t room)
     return recent;
 }
 
-void transport_avoid_rdma(struct sl_client *client, const char *why)
+void sl_client_transport_avoid_rdma(struct sl_client *client, const char *why)
 {
     pthread_mutex_lock(&client->lock);
     snprintf(client->rdma_trouble, sizeof client->rdma_trouble, "RDMA failed: %.180s", why);
@@ -72,7 +72,7 @@ static int intend_rdma(struct session *session, struct sl_err *err)
     return no_rdma(session, why.msg, err);
 }
 
-int transport_intend(struct session *session, struct sl_err *err)
+int sl_client_transport_intend(struct session *session, struct sl_err *err)
 {
     const struct sl_client_config *config = &session->client->config;
     int rc = 0;
@@ -90,7 +90,7 @@ int transport_intend(struct session *session, struct sl_err *err)
     return rc;
 }
 
-int transport_decide(struct session *session, struct sl_err *err)
+int sl_client_transport_decide(struct session *session, struct sl_err *err)
 {
     const struct sl_msg_welcome *welcome = &session->welcome;
     struct lanes *lanes = &session->lanes;
@@ -145,7 +145,7 @@ static int make_rail(struct session *session, sl_deadline deadline, struct sl_er
 static int make_memory(struct session *session, struct sl_err *err)
 {
     struct lanes *lanes = &session->lanes;
-    int rc = slots_init(&session->slots, session->slots_wanted, err);
+    int rc = sl_client_slots_init(&session->slots, session->slots_wanted, err);
     if (!rc)
         rc = lanes->rail->ops->domain_new(lanes->rail, &lanes->domain, err);
     if (!rc)
@@ -162,7 +162,7 @@ static void send_memory(struct session *session)
     msg.memory = (struct sl_msg_memory){
         .rail = 0, .address = remote->address, .key = remote->key, .length = remote->length};
     pthread_mutex_lock(&session->lock);
-    session_send(session, &msg);
+    sl_client_session_send(session, &msg);
     pthread_mutex_unlock(&session->lock);
 }
 
@@ -171,7 +171,7 @@ static int await_up(struct session *session, sl_deadline deadline, struct sl_err
     int rc = 0;
     pthread_mutex_lock(&session->lock);
     while (!rc && !session->lanes_up)
-        rc = session_wait(session, &session->changed, deadline, err);
+        rc = sl_client_session_wait(session, &session->changed, deadline, err);
     pthread_mutex_unlock(&session->lock);
     if (rc == SL_ERR_TIMEOUT)
         sl_err_prefix(err, "the target did not take up the lane");
@@ -187,21 +187,21 @@ static int first_lane(struct session *session, sl_deadline deadline, struct sl_e
                             ? 1
                             : FIRST_LANE_ATTEMPTS;
     for (;;) {
-        int rc = lanes_add(session, deadline, err);
+        int rc = sl_client_lanes_add(session, deadline, err);
         if (!rc || !--attempts || !sl_code_retryable(rc) || sl_deadline_passed(deadline))
             return rc;
         sl_deadline pause = sl_deadline_in_ms(BACKOFF_MIN_MS);
         pthread_mutex_lock(&session->lock);
         int over = 0; /* waits for the pause's end, or the session's */
         while (!over && !sl_deadline_passed(pause))
-            over = session_wait(session, &session->changed, pause, NULL);
+            over = sl_client_session_wait(session, &session->changed, pause, NULL);
         pthread_mutex_unlock(&session->lock);
         if (over && over != SL_ERR_TIMEOUT)
             return rc;
     }
 }
 
-int transport_setup(struct session *session, sl_deadline deadline, struct sl_err *err)
+int sl_client_transport_setup(struct session *session, sl_deadline deadline, struct sl_err *err)
 {
     int rc = make_rail(session, deadline, err);
     if (!rc)
@@ -211,14 +211,14 @@ int transport_setup(struct session *session, sl_deadline deadline, struct sl_err
     if (rc)
         return rc;
     send_memory(session);
-    rc = lanes_start(session, err);
+    rc = sl_client_lanes_start(session, err);
     return rc ? rc : await_up(session, deadline, err);
 }
 
-void transport_teardown(struct session *session)
+void sl_client_transport_teardown(struct session *session)
 {
     struct lanes *lanes = &session->lanes;
-    lanes_stop(session);
+    sl_client_lanes_stop(session);
     if (!lanes->rail)
         return;
     if (lanes->region)

@@ -12,9 +12,9 @@
 static int wait_place(struct session *session, uint32_t *open, sl_deadline deadline,
                       struct sl_err *err)
 {
-    int rc = session_check(session, err);
+    int rc = sl_client_session_check(session, err);
     while (!rc && *open >= session->welcome.objects)
-        rc = session_wait(session, &session->changed, deadline, err);
+        rc = sl_client_session_wait(session, &session->changed, deadline, err);
     if (rc == SL_ERR_TIMEOUT)
         sl_err_prefix(err, "the target has %u objects open, as many as it will",
                       session->welcome.objects);
@@ -40,7 +40,7 @@ static int prepare(struct sl_upload *upload, uint64_t length_hint, struct sl_err
     return sl_sealer_new(session->secret_up, &upload->sealer, err);
 }
 
-void upload_fini(struct sl_upload *upload)
+void sl_client_upload_fini(struct sl_upload *upload)
 {
     sl_sealer_free(upload->sealer);
     sl_pages_free(upload->buffer, SL_BLOCK_BYTES);
@@ -55,11 +55,11 @@ static int create(struct sl_upload *upload, uint64_t length_hint, sl_deadline de
     int rc = wait_place(session, &session->writing, deadline, err);
     if (!rc) {
         struct sl_msg msg = {.type = SL_MSG_CREATE};
-        object_list(session, &upload->object);
+        sl_client_object_list(session, &upload->object);
         msg.create.object = upload->object.number;
         msg.create.length_hint = length_hint;
         strcpy(msg.create.name, upload->object.name); /* both of SL_NAME_MAX */
-        session_send(session, &msg);
+        sl_client_session_send(session, &msg);
     }
     pthread_mutex_unlock(&session->lock);
     return rc;
@@ -69,22 +69,22 @@ int sl_upload_begin(struct sl_client *client, const char *name, uint64_t length_
                     sl_deadline deadline, struct sl_upload **ret_upload, struct sl_err *err)
 {
     struct session *session;
-    int rc = client_session(client, deadline, &session, err);
+    int rc = sl_client_session(client, deadline, &session, err);
     if (rc)
         return rc;
     struct sl_upload *upload = sl_calloc(1, sizeof *upload);
-    rc = upload ? object_init(&upload->object, OBJECT_UPLOAD, session, name, err)
+    rc = upload ? sl_client_object_init(&upload->object, OBJECT_UPLOAD, session, name, err)
                 : sl_err_set(err, SL_ERR_NO_MEMORY, "out of memory");
     if (rc) {
         sl_free(upload);
-        session_unref(session);
+        sl_client_session_unref(session);
         return rc;
     }
     rc = prepare(upload, length_hint, err);
     if (!rc)
         rc = create(upload, length_hint, deadline, err);
     if (rc) {
-        object_free(&upload->object);
+        sl_client_object_free(&upload->object);
         return rc;
     }
     *ret_upload = upload;
@@ -105,7 +105,7 @@ static void drop(struct sl_upload *upload)
     bool keep = false;
     pthread_mutex_lock(&session->lock);
     if (upload->slot != SL_SLOT_NONE)
-        slot_release(session, upload->slot);
+        sl_client_slot_release(session, upload->slot);
     upload->slot = SL_SLOT_NONE;
     if (object->listed && upload->committed && !session->failure.code) {
         keep = object->abandoned = true;
@@ -113,14 +113,14 @@ static void drop(struct sl_upload *upload)
         if (!object->answered && !session->failure.code) {
             struct sl_msg msg = {.type = SL_MSG_ABORT};
             msg.abort.object = object->number;
-            offers_flush(session);
-            session_send(session, &msg);
+            sl_client_offers_flush(session);
+            sl_client_session_send(session, &msg);
         }
-        object_unlist(object);
+        sl_client_object_unlist(object);
     }
     pthread_mutex_unlock(&session->lock);
     if (!keep)
-        object_free(object);
+        sl_client_object_free(object);
 }
 
 void sl_upload_abort(struct sl_upload *upload)
@@ -134,20 +134,21 @@ void sl_upload_abort(struct sl_upload *upload)
 /* With the lock held: may this upload still become something? */
 static int check(struct sl_upload *upload, struct sl_err *err)
 {
-    int rc = session_check(upload->object.session, err);
-    return rc ? rc : object_error(&upload->object, err);
+    int rc = sl_client_session_check(upload->object.session, err);
+    return rc ? rc : sl_client_object_error(&upload->object, err);
 }
 
 static int need_slot(struct sl_upload *upload, struct sl_err *err)
 {
     struct session *session = upload->object.session;
-    uint64_t began = stage_begin(session->client);
+    uint64_t began = sl_client_stage_begin(session->client);
     pthread_mutex_lock(&session->lock);
     int rc = check(upload, err);
     if (!rc)
-        rc = slot_take(session, session_io_deadline(session, UINT64_MAX), &upload->slot, err);
+        rc = sl_client_slot_take(session, sl_client_session_io_deadline(session, UINT64_MAX),
+                                 &upload->slot, err);
     pthread_mutex_unlock(&session->lock);
-    stage_end(session->client, SL_STAGE_SLOT, began);
+    sl_client_stage_end(session->client, SL_STAGE_SLOT, began);
     return rc;
 }
 
@@ -168,7 +169,7 @@ static int open_block(struct sl_upload *upload, struct sl_err *err)
     }
     int rc = need_slot(upload, err);
     if (!rc)
-        upload->at = slot_memory(&session->slots, upload->slot);
+        upload->at = sl_client_slot_memory(&session->slots, upload->slot);
     return rc;
 }
 
@@ -208,7 +209,7 @@ static int keep_leaf(struct sl_upload *upload, const struct sl_id *leaf, struct 
 static void examine(struct sl_upload *upload, struct sl_offer *offer)
 {
     struct session *session = upload->object.session;
-    uint64_t began = stage_begin(session->client);
+    uint64_t began = sl_client_stage_begin(session->client);
     uint64_t seed = session->welcome.digest_seed;
     size_t count = upload->filled;
     *offer = (struct sl_offer){.object = upload->object.number,
@@ -224,7 +225,7 @@ static void examine(struct sl_upload *upload, struct sl_offer *offer)
         offer->plain_digest = sl_digest(seed, upload->at, count);
     }
     offer->stored_digest = offer->plain_digest;
-    stage_end(session->client, SL_STAGE_DIGEST, began);
+    sl_client_stage_end(session->client, SL_STAGE_DIGEST, began);
 }
 
 /* From the private buffer into a slot. */
@@ -234,11 +235,11 @@ static int seal(struct sl_upload *upload, struct sl_offer *offer, struct sl_err 
     int rc = need_slot(upload, err);
     if (rc)
         return rc;
-    uint64_t began = stage_begin(session->client);
+    uint64_t began = sl_client_stage_begin(session->client);
     offer->seal_number = atomic_fetch_add(&session->seal_next, 1);
-    rc =
-        sl_seal(upload->sealer, offer, upload->at, slot_memory(&session->slots, upload->slot), err);
-    stage_end(session->client, SL_STAGE_SEAL, began);
+    rc = sl_seal(upload->sealer, offer, upload->at,
+                 sl_client_slot_memory(&session->slots, upload->slot), err);
+    sl_client_stage_end(session->client, SL_STAGE_SEAL, began);
     return rc;
 }
 
@@ -263,7 +264,7 @@ static int offer_block(struct sl_upload *upload, struct sl_err *err)
             upload->slot = SL_SLOT_NONE; /* the target's now */
             upload->at = NULL;
         }
-        offers_add(session, &offer);
+        sl_client_offers_add(session, &offer);
     }
     pthread_mutex_unlock(&session->lock);
     if (upload->buffer)
@@ -309,7 +310,7 @@ static int await_stored(struct sl_upload *upload, uint64_t index_bytes, sl_deadl
                         struct sl_err *err)
 {
     struct session *session = upload->object.session;
-    uint64_t began = stage_begin(session->client);
+    uint64_t began = sl_client_stage_begin(session->client);
     struct sl_msg msg = {.type = SL_MSG_COMMIT};
     msg.commit = (struct sl_msg_commit){.object = upload->object.number,
                                         .length = upload->length,
@@ -318,16 +319,16 @@ static int await_stored(struct sl_upload *upload, uint64_t index_bytes, sl_deadl
     pthread_mutex_lock(&session->lock);
     int rc = check(upload, err);
     if (!rc) {
-        offers_flush(session);
+        sl_client_offers_flush(session);
         upload->committed = true;
-        session_send(session, &msg);
+        sl_client_session_send(session, &msg);
     }
     while (!rc && !upload->object.answered)
-        rc = session_wait(session, &upload->object.changed, deadline, err);
+        rc = sl_client_session_wait(session, &upload->object.changed, deadline, err);
     if (upload->object.answered) /* even if the session has ended since */
-        rc = object_error(&upload->object, err);
+        rc = sl_client_object_error(&upload->object, err);
     pthread_mutex_unlock(&session->lock);
-    stage_end(session->client, SL_STAGE_COMMIT, began);
+    sl_client_stage_end(session->client, SL_STAGE_COMMIT, began);
     return rc;
 }
 
@@ -344,7 +345,7 @@ int sl_upload_commit(struct sl_upload *upload, uint64_t index_bytes, sl_deadline
                                            upload->leaves, upload->blocks);
         if (upload->slot != SL_SLOT_NONE) { /* of a zero block, or empty */
             pthread_mutex_lock(&upload->object.session->lock);
-            slot_release(upload->object.session, upload->slot);
+            sl_client_slot_release(upload->object.session, upload->slot);
             pthread_mutex_unlock(&upload->object.session->lock);
             upload->slot = SL_SLOT_NONE;
         }
@@ -359,9 +360,10 @@ int sl_upload_commit(struct sl_upload *upload, uint64_t index_bytes, sl_deadline
 }
 
 /* Control thread, lock held. */
-int upload_stored(struct session *session, const struct sl_msg_stored *stored, struct sl_err *err)
+int sl_client_upload_stored(struct session *session, const struct sl_msg_stored *stored,
+                            struct sl_err *err)
 {
-    struct object *object = client_object_find(session, stored->object);
+    struct object *object = sl_client_object_find(session, stored->object);
     if (!object && stored->object < session->next_object)
         return 0; /* it was given up here */
     struct sl_upload *upload = (struct sl_upload *)object;
@@ -377,7 +379,7 @@ int upload_stored(struct session *session, const struct sl_msg_stored *stored, s
                    sl_id_text(&stored->digest, theirs), sl_id_text(&upload->digest, ours));
     }
     upload->outcome = (enum sl_outcome)stored->outcome;
-    object_answer(object);
+    sl_client_object_answer(object);
     return 0;
 }
 
