@@ -148,7 +148,8 @@ int sl_client_put(struct sl_client *client, const char *name, const void *bytes,
 /* 1 there, 0 not, or a code. */
 int sl_client_stat(struct sl_client *client, const char *name, sl_deadline deadline,
                    struct sl_object_info *ret_info, struct sl_err *err);
-/* Names in `folder` greater than `after`, in bytewise order, all of them (it asks in pages). */
+/* Names in `folder` greater than `after`, in bytewise order, all of them (it asks in pages). What
+ * `visit` returns other than 0 ends the listing and is returned; `err` is then the visitor's. */
 int sl_client_list(struct sl_client *client, const char *folder, const char *after,
                    int (*visit)(void *arg, const struct sl_entry *entry), void *arg,
                    sl_deadline deadline, struct sl_err *err);

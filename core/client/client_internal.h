@@ -208,14 +208,15 @@ struct session {
     uint8_t lane_key[SL_LANE_KEY_BYTES];
     uint8_t secret_up[SL_SEAL_SECRET_BYTES], secret_down[SL_SEAL_SECRET_BYTES];
     _Atomic uint64_t seal_next;
-    int kick_fd; /* wakes the control thread when the session failed elsewhere */
+    int kick_fd; /* readable once the session has failed: wakes its threads, stays so */
 
     pthread_mutex_t lock;
     pthread_cond_t changed; /* a lane is up, an object's place is free, setup is over */
     struct sl_err failure;  /* code != 0: it is over */
     bool setup_over;
-    bool closed; /* by sl_client_close(): nothing to tell of */
-    bool moved;  /* a block went through a lane */
+    bool closed;          /* by sl_client_close(): nothing to tell of */
+    bool moved;           /* a block went through a lane */
+    uint64_t progress_ns; /* the last TAKEN or STORED */
     unsigned lanes_up;
     struct slots slots;
     struct object *objects;
@@ -271,9 +272,15 @@ int sl_client_session_wait(struct session *session, pthread_cond_t *changed, sl_
                            struct sl_err *err);
 /* With the lock held: 0, or why the session is of no use. */
 int sl_client_session_check(const struct session *session, struct sl_err *err);
+/* Lock not held: why the session is over, though a cancelled wait was the first to notice. */
+int sl_client_session_over(struct session *session, struct sl_err *err);
 /* With the lock held. */
 void sl_client_session_send(struct session *session, const struct sl_msg *msg);
 sl_deadline sl_client_session_io_deadline(const struct session *session, sl_deadline deadline);
+/* The same for waits that others' work may lengthen (a commit): io_ms from when the target
+ * last took a block or stored an object, but not before `began_ns`. With the lock held. */
+sl_deadline sl_client_session_quiet_deadline(const struct session *session, uint64_t began_ns,
+                                             sl_deadline deadline);
 
 /* transport.c */
 /* Before HELLO: may this session use RDMA, and with how many slots? `session->why` says why not.

@@ -63,7 +63,8 @@ static int open_object(struct sl_download *download, sl_deadline deadline, struc
         msg.open.object = download->object.number;
         strcpy(msg.open.name, download->object.name); /* both of SL_NAME_MAX */
         sl_client_session_send(session, &msg);
-        rc = await(download, &download->object.answered, deadline, err);
+        rc = await(download, &download->object.answered,
+                   sl_client_session_io_deadline(session, deadline), err);
     }
     pthread_mutex_unlock(&session->lock);
     return rc;
@@ -86,6 +87,7 @@ static int fetch_leaves(struct sl_download *download, sl_deadline deadline, stru
                                           .count = left < TABLE_MAX ? left : TABLE_MAX};
         sl_client_session_send(session, &msg);
     }
+    deadline = sl_client_session_io_deadline(session, deadline);
     int rc = check(download, err);
     while (!rc && !have_leaves(download)) {
         rc = sl_client_session_wait(session, &download->object.changed, deadline, err);

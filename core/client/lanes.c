@@ -153,11 +153,12 @@ static int dial(struct session *session, uint16_t id, sl_deadline deadline,
                             .hello = bytes,
                             .depth = lanes->depth,
                             .deadline = deadline,
-                            .traffic_class = config->traffic_class};
+                            .traffic_class = config->traffic_class,
+                            .cancel_fd = session->kick_fd};
     struct sl_lane *lane;
     int rc = lanes->rail->ops->connect(lanes->rail, lanes->domain, &to, reply, &lane, err);
     if (rc)
-        return rc;
+        return rc == SL_ERR_CANCELLED ? sl_client_session_over(session, err) : rc;
     rc = check_reply(session, &hello, reply, err);
     if (rc) {
         sl_lane_free(lane);

@@ -80,7 +80,7 @@ static int ask(struct request *request, const struct sl_msg *msg, sl_deadline de
     pthread_mutex_lock(&request->session->lock);
     int rc = request_send(request, msg, err);
     if (!rc)
-        rc = request_await(request, deadline, err);
+        rc = request_await(request, sl_client_session_io_deadline(request->session, deadline), err);
     pthread_mutex_unlock(&request->session->lock);
     return rc;
 }
@@ -144,7 +144,7 @@ static int visit_page(const struct request *request, char *after,
         snprintf(after, SL_NAME_MAX, "%s", entry.name);
         int rc = visit(arg, &entry);
         if (rc)
-            return sl_err_set(err, rc, "listing was stopped");
+            return rc; /* with the visitor's own err */
     }
     if (request->listed.more && !request->listed.bytes)
         return sl_err_set(err, SL_ERR_PROTOCOL, "the target's list is malformed");

@@ -110,6 +110,14 @@ int sl_client_session_check(const struct session *session, struct sl_err *err)
     return session->failure.code;
 }
 
+int sl_client_session_over(struct session *session, struct sl_err *err)
+{
+    pthread_mutex_lock(&session->lock);
+    int rc = sl_client_session_check(session, err);
+    pthread_mutex_unlock(&session->lock);
+    return rc ? rc : sl_err_set(err, SL_ERR_CANCELLED, "cancelled");
+}
+
 int sl_client_session_wait(struct session *session, pthread_cond_t *changed, sl_deadline deadline,
                            struct sl_err *err)
 {
@@ -133,6 +141,14 @@ sl_deadline sl_client_session_io_deadline(const struct session *session, sl_dead
 {
     sl_deadline io = sl_deadline_in_ms(session->client->config.io_ms);
     return deadline < io ? deadline : io;
+}
+
+sl_deadline sl_client_session_quiet_deadline(const struct session *session, uint64_t began_ns,
+                                             sl_deadline deadline)
+{
+    uint64_t from = session->progress_ns > began_ns ? session->progress_ns : began_ns;
+    sl_deadline quiet = from + session->client->config.io_ms * SL_NS_PER_MS;
+    return deadline < quiet ? deadline : quiet;
 }
 
 /* --- control thread -------------------------------------------------------------------------- */

@@ -221,6 +221,7 @@ int sl_client_slots_taken(struct session *session, const struct sl_msg_taken *ta
         sl_client_slot_release(session, slot);
     }
     session->moved = true;
+    session->progress_ns = sl_now_ns();
     if (slots->offered < OFFERS_AT_ONCE)
         sl_client_offers_flush(session);
     return 0;

@@ -138,8 +138,10 @@ static int make_rail(struct session *session, sl_deadline deadline, struct sl_er
                             .bind_address = config->bind_address,
                             .depth = lanes->depth,
                             .deadline = deadline,
-                            .traffic_class = config->traffic_class};
-    return ops->resolve(&to, &lanes->rail, err);
+                            .traffic_class = config->traffic_class,
+                            .cancel_fd = session->kick_fd};
+    int rc = ops->resolve(&to, &lanes->rail, err);
+    return rc == SL_ERR_CANCELLED ? sl_client_session_over(session, err) : rc;
 }
 
 static int make_memory(struct session *session, struct sl_err *err)

@@ -13,7 +13,7 @@ static int wait_place(struct session *session, uint32_t *open, sl_deadline deadl
                       struct sl_err *err)
 {
     int rc = sl_client_session_check(session, err);
-    while (!rc && *open >= session->welcome.objects)
+    while (!rc && *open >= session->welcome.objects) /* other calls of ours, each with its limit */
         rc = sl_client_session_wait(session, &session->changed, deadline, err);
     if (rc == SL_ERR_TIMEOUT)
         sl_err_prefix(err, "the target has %u objects open, as many as it will",
@@ -316,6 +316,7 @@ static int await_stored(struct sl_upload *upload, uint64_t index_bytes, sl_deadl
                                         .length = upload->length,
                                         .index_bytes = index_bytes,
                                         .digest = upload->digest};
+    uint64_t sent = sl_now_ns();
     pthread_mutex_lock(&session->lock);
     int rc = check(upload, err);
     if (!rc) {
@@ -324,7 +325,8 @@ static int await_stored(struct sl_upload *upload, uint64_t index_bytes, sl_deadl
         sl_client_session_send(session, &msg);
     }
     while (!rc && !upload->object.answered)
-        rc = sl_client_session_wait(session, &upload->object.changed, deadline, err);
+        rc = sl_client_session_wait(session, &upload->object.changed,
+                                    sl_client_session_quiet_deadline(session, sent, deadline), err);
     if (upload->object.answered) /* even if the session has ended since */
         rc = sl_client_object_error(&upload->object, err);
     pthread_mutex_unlock(&session->lock);
@@ -378,6 +380,7 @@ int sl_client_upload_stored(struct session *session, const struct sl_msg_stored 
                    "the target stored content with digest %s, ours is %s",
                    sl_id_text(&stored->digest, theirs), sl_id_text(&upload->digest, ours));
     }
+    session->progress_ns = sl_now_ns();
     upload->outcome = (enum sl_outcome)stored->outcome;
     sl_client_object_answer(object);
     return 0;

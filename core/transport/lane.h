@@ -150,16 +150,18 @@ struct sl_connect {
     uint16_t depth;           /* wanted; clamped to what the device can */
     sl_deadline deadline;
     int traffic_class; /* IP TOS / traffic class 0..255, -1 leaves it alone */
+    int cancel_fd;     /* readable: give up with SL_ERR_CANCELLED; 0 or less: there is none */
 };
 
 struct sl_rail_ops {
     const char *name; /* "tcp", "rdma" */
     /* Passive end. Two steps, because the domain must exist before the queue pair and the device
      * is known only once the address is resolved:
-     * 1. resolve: blocks until the deadline; returns owned the rail that leads to host:port. */
+     * 1. resolve: blocks until the deadline, or cancelled; returns owned the rail that leads to
+     * host:port. */
     int (*resolve)(const struct sl_connect *to, struct sl_rail **ret_rail, struct sl_err *err);
-    /* 2. connect: blocks until accepted, refused or past the deadline. `reply` receives the
-     * target's hello (not yet checked: the caller checks its MAC and closes if it is wrong). */
+    /* 2. connect: blocks until accepted, refused, cancelled or past the deadline. `reply` receives
+     * the target's hello (not yet checked: the caller checks its MAC and closes if it is wrong). */
     int (*connect)(struct sl_rail *rail, struct sl_domain *domain, const struct sl_connect *to,
                    uint8_t reply[SL_LANE_HELLO_BYTES], struct sl_lane **ret_lane,
                    struct sl_err *err);

@@ -204,11 +204,12 @@ static int bind_to(int fd, int family, const char *address, struct sl_err *err)
     return 0;
 }
 
-static int set_traffic_class(int fd, int family, int traffic_class, struct sl_err *err)
+int sl_net_traffic_class(int fd, int family, int traffic_class, struct sl_err *err)
 {
-    int rc = family == AF_INET6
-                 ? setsockopt(fd, IPPROTO_IPV6, IPV6_TCLASS, &traffic_class, sizeof traffic_class)
-                 : setsockopt(fd, IPPROTO_IP, IP_TOS, &traffic_class, sizeof traffic_class);
+    /* a socket of IPv6 sends IPv4 to mapped addresses, with the TOS; it fails if it never can */
+    int rc = setsockopt(fd, IPPROTO_IP, IP_TOS, &traffic_class, sizeof traffic_class);
+    if (family == AF_INET6)
+        rc = setsockopt(fd, IPPROTO_IPV6, IPV6_TCLASS, &traffic_class, sizeof traffic_class);
     if (rc)
         return sl_err_sys(err, SL_ERR_CONFIG, errno, "could not set traffic class %d",
                           traffic_class);
@@ -251,7 +252,7 @@ static int connect_one(const struct addrinfo *address, const struct sl_net_conne
                           name);
     int rc = sl_net_prepare(fd, err);
     if (!rc && to->traffic_class >= 0)
-        rc = set_traffic_class(fd, address->ai_family, to->traffic_class, err);
+        rc = sl_net_traffic_class(fd, address->ai_family, to->traffic_class, err);
     if (!rc && to->bind_address)
         rc = bind_to(fd, address->ai_family, to->bind_address, err);
     if (!rc)
@@ -283,7 +284,7 @@ int sl_net_connect(const struct addrinfo *addresses, const struct sl_net_connect
 }
 
 static int transfer_all(int fd, bool is_send, uint8_t *data, size_t bytes, const char *peer,
-                        sl_deadline deadline, struct sl_err *err)
+                        int cancel_fd, sl_deadline deadline, struct sl_err *err)
 {
     size_t done = 0;
     while (done < bytes) {
@@ -297,9 +298,10 @@ static int transfer_all(int fd, bool is_send, uint8_t *data, size_t bytes, const
         } else if (n == 0) {
             return sl_err_set(err, SL_ERR_CLOSED, "%s closed the connection", peer);
         } else if (sys == EAGAIN) {
-            int rc = sl_net_wait(fd, is_send ? POLLOUT : POLLIN, 0, deadline);
-            if (rc == SL_ERR_TIMEOUT)
-                return sl_err_set(err, rc, "%s does not answer", peer);
+            int rc = sl_net_wait(fd, is_send ? POLLOUT : POLLIN, cancel_fd, deadline);
+            if (rc == SL_ERR_TIMEOUT || rc == SL_ERR_CANCELLED)
+                return sl_err_set(
+                    err, rc, rc == SL_ERR_TIMEOUT ? "%s does not answer" : "%s: cancelled", peer);
             if (rc)
                 return sl_err_sys(err, SL_ERR_CLOSED, errno, "connection to %s lost", peer);
         } else if (sys != EINTR) {
@@ -309,15 +311,16 @@ static int transfer_all(int fd, bool is_send, uint8_t *data, size_t bytes, const
     return 0;
 }
 
-int sl_net_send_all(int fd, const void *data, size_t bytes, const char *peer, sl_deadline deadline,
-                    struct sl_err *err)
+int sl_net_send_all(int fd, const void *data, size_t bytes, const char *peer, int cancel_fd,
+                    sl_deadline deadline, struct sl_err *err)
 {
     /* transfer_all() does not write through `data` when it sends */
-    return transfer_all(fd, true, (uint8_t *)(uintptr_t)data, bytes, peer, deadline, err);
+    return transfer_all(fd, true, (uint8_t *)(uintptr_t)data, bytes, peer, cancel_fd, deadline,
+                        err);
 }
 
-int sl_net_receive_all(int fd, void *data, size_t bytes, const char *peer, sl_deadline deadline,
-                       struct sl_err *err)
+int sl_net_receive_all(int fd, void *data, size_t bytes, const char *peer, int cancel_fd,
+                       sl_deadline deadline, struct sl_err *err)
 {
-    return transfer_all(fd, false, data, bytes, peer, deadline, err);
+    return transfer_all(fd, false, data, bytes, peer, cancel_fd, deadline, err);
 }

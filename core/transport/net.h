@@ -39,12 +39,16 @@ int sl_net_wait(int fd, short events, int cancel_fd, sl_deadline deadline);
 int sl_net_connect(const struct addrinfo *addresses, const struct sl_net_connect *to, int *ret_fd,
                    struct sl_err *err);
 
-/* Send or receive exactly `bytes`, waiting until the deadline at most. SL_ERR_CLOSED,
- * SL_ERR_TIMEOUT; `peer` is for the message. */
-int sl_net_send_all(int fd, const void *data, size_t bytes, const char *peer, sl_deadline deadline,
-                    struct sl_err *err);
-int sl_net_receive_all(int fd, void *data, size_t bytes, const char *peer, sl_deadline deadline,
-                       struct sl_err *err);
+/* Send or receive exactly `bytes`, waiting until the deadline at most; `cancel_fd` as above.
+ * SL_ERR_CLOSED, SL_ERR_TIMEOUT, SL_ERR_CANCELLED; `peer` is for the message. */
+int sl_net_send_all(int fd, const void *data, size_t bytes, const char *peer, int cancel_fd,
+                    sl_deadline deadline, struct sl_err *err);
+int sl_net_receive_all(int fd, void *data, size_t bytes, const char *peer, int cancel_fd,
+                       sl_deadline deadline, struct sl_err *err);
+
+/* Sets the IP TOS and, for AF_INET6, the traffic class (0..255) of what a socket sends; accepted
+ * sockets have that of their listener. SL_ERR_CONFIG. */
+int sl_net_traffic_class(int fd, int family, int traffic_class, struct sl_err *err);
 
 /* What an accepted socket needs to be like one of sl_net_connect(). */
 int sl_net_prepare(int fd, struct sl_err *err);

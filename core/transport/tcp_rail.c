@@ -32,7 +32,7 @@ int sl_tcp_rail_new(struct sl_rail **ret_rail, struct sl_err *err)
 static int tcp_resolve(const struct sl_connect *to, struct sl_rail **ret_rail, struct sl_err *err)
 {
     const struct sl_net_connect net = {
-        .host = to->host, .port = to->port, .deadline = to->deadline};
+        .host = to->host, .port = to->port, .deadline = to->deadline, .cancel_fd = to->cancel_fd};
     struct addrinfo *addresses;
     int rc = sl_net_lookup(&net, &addresses, err);
     if (rc)
@@ -55,9 +55,11 @@ static int shake_hands(int fd, const struct sl_connect *to, uint8_t reply[SL_LAN
     char peer[SL_NET_NAME_BYTES];
     struct sl_lane_hello hello;
     sl_net_peer_name(fd, peer);
-    int rc = sl_net_send_all(fd, to->hello, SL_LANE_HELLO_BYTES, peer, to->deadline, err);
+    int rc =
+        sl_net_send_all(fd, to->hello, SL_LANE_HELLO_BYTES, peer, to->cancel_fd, to->deadline, err);
     if (!rc)
-        rc = sl_net_receive_all(fd, reply, SL_LANE_HELLO_BYTES, peer, to->deadline, err);
+        rc = sl_net_receive_all(fd, reply, SL_LANE_HELLO_BYTES, peer, to->cancel_fd, to->deadline,
+                                err);
     if (rc)
         return sl_err_prefix(err, "lane refused");
     if (sl_lane_hello_decode(reply, SL_LANE_HELLO_BYTES, &hello))
@@ -83,7 +85,8 @@ static int tcp_connect(struct sl_rail *base, struct sl_domain *domain, const str
                                        .port = to->port,
                                        .bind_address = to->bind_address,
                                        .deadline = to->deadline,
-                                       .traffic_class = to->traffic_class};
+                                       .traffic_class = to->traffic_class,
+                                       .cancel_fd = to->cancel_fd};
     rc = sl_net_connect(rail->addresses, &net, &fd, err);
     if (rc)
         return rc;

@@ -33,7 +33,7 @@ int sl_verbs_channel_new(struct rdma_event_channel **ret_channel, struct sl_err 
     return 0;
 }
 
-int sl_verbs_cm_wait(struct rdma_event_channel *channel, sl_deadline deadline,
+int sl_verbs_cm_wait(struct rdma_event_channel *channel, const struct sl_connect *to,
                      struct rdma_cm_event **ret_event, struct sl_err *err)
 {
     for (;;) {
@@ -44,11 +44,15 @@ int sl_verbs_cm_wait(struct rdma_event_channel *channel, sl_deadline deadline,
         }
         if (errno != EAGAIN && errno != EINTR)
             return sl_err_sys(err, SL_ERR_CONNECT, errno, "could not wait for RDMA");
-        if (sl_deadline_passed(deadline))
+        if (sl_deadline_passed(to->deadline))
             return sl_err_set(err, SL_ERR_TIMEOUT, "deadline passed");
-        struct pollfd wait = {.fd = channel->fd, .events = POLLIN};
-        if (poll(&wait, 1, sl_deadline_poll_ms(deadline)) < 0 && errno != EINTR)
+        struct pollfd wait[2] = {{.fd = channel->fd, .events = POLLIN},
+                                 {.fd = to->cancel_fd, .events = POLLIN}};
+        if (poll(wait, to->cancel_fd > 0 ? 2 : 1, sl_deadline_poll_ms(to->deadline)) < 0 &&
+            errno != EINTR)
             return sl_err_sys(err, SL_ERR_CONNECT, errno, "could not wait for RDMA");
+        if (wait[1].revents)
+            return sl_err_set(err, SL_ERR_CANCELLED, "cancelled");
     }
 }
 
@@ -89,22 +93,22 @@ static int no_device(struct sl_err *err, const char *to)
 }
 
 static int wait_for(struct rdma_event_channel *channel, enum rdma_cm_event_type wanted,
-                    const char *to, sl_deadline deadline, struct sl_err *err)
+                    const char *text, const struct sl_connect *to, struct sl_err *err)
 {
     struct rdma_cm_event *event;
-    int rc = sl_verbs_cm_wait(channel, deadline, &event, err);
+    int rc = sl_verbs_cm_wait(channel, to, &event, err);
     if (rc != 0)
-        return sl_err_prefix(err, "could not reach %s by RDMA", to);
+        return sl_err_prefix(err, "could not reach %s by RDMA", text);
     enum rdma_cm_event_type got = event->event;
     int status = event->status;
     sl_verbs->ack_cm_event(event);
     if (got == wanted)
         return 0;
     if (status == -ENODEV || status == -EADDRNOTAVAIL)
-        return no_device(err, to);
+        return no_device(err, text);
     if (status == -ETIMEDOUT)
-        return sl_err_set(err, SL_ERR_TIMEOUT, "no answer from %s (%s)", to, rdma_event_str(got));
-    return sl_err_set(err, SL_ERR_CONNECT, "could not reach %s by RDMA: %s (%d)", to,
+        return sl_err_set(err, SL_ERR_TIMEOUT, "no answer from %s (%s)", text, rdma_event_str(got));
+    return sl_err_set(err, SL_ERR_CONNECT, "could not reach %s by RDMA: %s (%d)", text,
                       rdma_event_str(got), status);
 }
 
@@ -130,7 +134,7 @@ static int resolve_one(const struct sl_connect *to, const struct addrinfo *from,
         return errno == ENODEV || errno == EADDRNOTAVAIL
                    ? no_device(err, text)
                    : sl_err_sys(err, SL_ERR_CONNECT, errno, "could not reach %s by RDMA", text);
-    int rc = wait_for(id->channel, RDMA_CM_EVENT_ADDR_RESOLVED, text, to->deadline, err);
+    int rc = wait_for(id->channel, RDMA_CM_EVENT_ADDR_RESOLVED, text, to, err);
     if (rc != 0)
         return rc;
     if (rail && (id->verbs != rail->device->context || id->port_num != rail->port))
@@ -138,7 +142,7 @@ static int resolve_one(const struct sl_connect *to, const struct addrinfo *from,
                           rail->base.label);
     if (sl_verbs->resolve_route(id, cm_timeout_ms(to->deadline)) != 0)
         return sl_err_sys(err, SL_ERR_CONNECT, errno, "no RDMA route to %s", text);
-    return wait_for(id->channel, RDMA_CM_EVENT_ROUTE_RESOLVED, text, to->deadline, err);
+    return wait_for(id->channel, RDMA_CM_EVENT_ROUTE_RESOLVED, text, to, err);
 }
 
 int sl_verbs_resolve(const struct sl_connect *to, const struct verbs_rail *rail,
@@ -155,7 +159,7 @@ int sl_verbs_resolve(const struct sl_connect *to, const struct verbs_rail *rail,
         rc = SL_ERR_CONNECT;
     else
         goto out;
-    for (const struct addrinfo *a = list; a && rc != 0; a = a->ai_next) {
+    for (const struct addrinfo *a = list; a && rc != 0 && rc != SL_ERR_CANCELLED; a = a->ai_next) {
         struct rdma_cm_id *id;
         if (from && from->ai_family != a->ai_family) {
             sl_err_set(err, rc, "\"%s\" and \"%s\" are not of one address family", to->bind_address,

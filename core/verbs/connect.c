@@ -64,7 +64,7 @@ static int shake_hands(struct verbs_lane *lane, const struct sl_connect *to,
     if (sl_verbs->connect(lane->id, &param) != 0)
         return sl_err_sys(err, SL_ERR_CONNECT, errno, "could not connect to \"%s\" by RDMA",
                           to->host);
-    int rc = sl_verbs_cm_wait(lane->channel, to->deadline, &event, err);
+    int rc = sl_verbs_cm_wait(lane->channel, to, &event, err);
     if (rc != 0)
         return sl_err_prefix(err, "no answer from \"%s\" by RDMA", to->host);
     rc = established(event, to->host, reply, err);
@@ -112,7 +112,7 @@ static void *bury_in_thread(void *arg)
 static void bury(struct verbs_lane *lane, int code)
 {
     pthread_t thread;
-    if (code == SL_ERR_TIMEOUT && lane->rail->device->iwarp &&
+    if ((code == SL_ERR_TIMEOUT || code == SL_ERR_CANCELLED) && lane->rail->device->iwarp &&
         sl_thread_start(&thread, "sl-verbs-end", bury_in_thread, &lane->base, NULL) == 0)
         pthread_detach(thread);
     else

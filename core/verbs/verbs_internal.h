@@ -133,8 +133,9 @@ static inline struct verbs_region *sl_verbs_region(struct sl_region *region)
 
 /* An event channel whose fd does not block. */
 int sl_verbs_channel_new(struct rdma_event_channel **ret_channel, struct sl_err *err);
-/* The next event of `channel`, waiting until `deadline`; the caller acknowledges it. */
-int sl_verbs_cm_wait(struct rdma_event_channel *channel, sl_deadline deadline,
+/* The next event of `channel`, waiting as long as `to` says; the caller acknowledges it.
+ * SL_ERR_TIMEOUT, SL_ERR_CANCELLED, SL_ERR_CONNECT. */
+int sl_verbs_cm_wait(struct rdma_event_channel *channel, const struct sl_connect *to,
                      struct rdma_cm_event **ret_event, struct sl_err *err);
 /* Tries the addresses of to->host in turn; `rail` NULL: any device will do, else only its port.
  * Returns owned a cm_id on `channel`, bound to a device, with a route. */

@@ -237,8 +237,10 @@ static void list__folders_and_pages__bytewise_and_whole(void **state)
     assert_int_equal(sl_client_list(client, "many", "00002000", note_entry, &some, SOON, &err), 0);
     assert_int_equal(some.count, 501);
     struct listing stopped = {.stop_at = 3};
+    sl_err_set(&err, SL_ERR_CANCELLED, "the visitor's own words");
     assert_int_equal(sl_client_list(client, "many", NULL, note_entry, &stopped, SOON, &err),
                      SL_ERR_CANCELLED);
+    assert_string_equal(err.msg, "the visitor's own words");
     assert_int_equal(stopped.count, 3);
     struct listing none = {0};
     assert_int_equal(sl_client_list(client, "nowhere", NULL, note_entry, &none, SOON, &err), 0);

@@ -511,6 +511,31 @@ static void slots_never_taken__times_out_after_io_ms(void **state)
     scene_close(&scene);
 }
 
+static bool never_answers(struct fake *fake, const struct sl_msg *msg)
+{
+    (void)fake;
+    return msg->type == SL_MSG_COMMIT || msg->type == SL_MSG_OPEN || msg->type == SL_MSG_STAT;
+}
+
+/* It sends heartbeats, so the session lives; but a call does not wait for ever. */
+static void no_answer_and_no_deadline__times_out_after_io_ms(void **state)
+{
+    (void)state;
+    struct scene scene;
+    struct sl_stored stored;
+    struct sl_download *down;
+    scene_open_io(&scene, never_answers, MiB, 300);
+    uint64_t began = sl_now_ns();
+    assert_int_equal(sl_client_put(scene.client, "a", "1", 1, UINT64_MAX, &stored, &scene.err),
+                     SL_ERR_TIMEOUT);
+    assert_int_equal(sl_download_open(scene.client, "a", NULL, UINT64_MAX, &down, NULL, &scene.err),
+                     SL_ERR_TIMEOUT);
+    assert_int_equal(sl_client_stat(scene.client, "a", UINT64_MAX, NULL, &scene.err),
+                     SL_ERR_TIMEOUT);
+    assert_in_range((sl_now_ns() - began) / SL_NS_PER_MS, 850, 30000);
+    scene_close(&scene);
+}
+
 static bool never_stores(struct fake *fake, const struct sl_msg *msg)
 {
     if (msg->type != SL_MSG_COMMIT || fake->counter++)
@@ -663,6 +688,7 @@ int main(void)
         cmocka_unit_test(lies_about_reads__protocol_and_a_new_session),
         cmocka_unit_test(open__leaves_that_do_not_give_the_digest__checksum),
         cmocka_unit_test(slots_never_taken__times_out_after_io_ms),
+        cmocka_unit_test(no_answer_and_no_deadline__times_out_after_io_ms),
         cmocka_unit_test(commit__no_answer__deadline_and_the_session_lives),
         cmocka_unit_test(fetch__no_block_comes__deadline),
         cmocka_unit_test(begin__more_objects_than_the_target_will__waits_its_turn),

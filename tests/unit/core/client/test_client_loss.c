@@ -284,6 +284,22 @@ static void cancel__while_waiting__returns_at_once(void **state)
     world_close(&world);
 }
 
+/* The threads that make lanes wait for the target, too. */
+static void close__while_lanes_are_made__at_once(void **state)
+{
+    (void)state;
+    struct world world;
+    world_open(&world, &(struct world_options){.proxied = true});
+    struct sl_client *client = open_must(&world.config);
+    proxy_hold(world.proxy, true);
+    proxy_cut_lanes(world.proxy);
+    usleep(500000); /* the first attempt comes after 100 ms, and waits 5 s for the target's hello */
+    uint64_t began = sl_now_ns();
+    sl_client_close(client);
+    assert_in_range((sl_now_ns() - began) / SL_NS_PER_MS, 0, 2500);
+    world_close(&world);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -298,6 +314,7 @@ int main(void)
         cmocka_unit_test(tcp__idle_connection__stays),
         cmocka_unit_test(tcp__no_lane_any_more__session_ends_and_says_so),
         cmocka_unit_test(cancel__while_waiting__returns_at_once),
+        cmocka_unit_test(close__while_lanes_are_made__at_once),
     };
     return cmocka_run_group_tests(tests, no_sigpipe, NULL);
 }

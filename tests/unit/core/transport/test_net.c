@@ -236,13 +236,20 @@ static void net_transfer__peer_silent_or_gone__told_in_time(void **state)
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
     assert_int_equal(sl_net_prepare(fds[0], &err), 0);
     assert_int_equal(write(fds[1], data, 10), 10);
-    assert_int_equal(sl_net_receive_all(fds[0], data, 11, "db1", sl_deadline_in_ms(50), &err),
+    assert_int_equal(sl_net_receive_all(fds[0], data, 11, "db1", 0, sl_deadline_in_ms(50), &err),
                      SL_ERR_TIMEOUT);
     assert_non_null(strstr(err.msg, "db1"));
+    int cancel = eventfd(1, EFD_CLOEXEC);
+    uint64_t began = sl_now_ns();
+    assert_int_equal(
+        sl_net_receive_all(fds[0], data, 1, "db1", cancel, sl_deadline_in_ms(60000), &err),
+        SL_ERR_CANCELLED);
+    assert_in_range((sl_now_ns() - began) / SL_NS_PER_MS, 0, 30000);
+    close(cancel);
     close(fds[1]);
-    assert_int_equal(sl_net_receive_all(fds[0], data, 1, "db1", sl_deadline_in_ms(5000), &err),
+    assert_int_equal(sl_net_receive_all(fds[0], data, 1, "db1", 0, sl_deadline_in_ms(5000), &err),
                      SL_ERR_CLOSED);
-    assert_int_equal(sl_net_send_all(fds[0], data, 1, "db1", sl_deadline_in_ms(5000), &err),
+    assert_int_equal(sl_net_send_all(fds[0], data, 1, "db1", 0, sl_deadline_in_ms(5000), &err),
                      SL_ERR_CLOSED);
     close(fds[0]);
 }
