@@ -138,8 +138,14 @@ static int start_target(struct daemon *daemon, struct sl_err *err)
         .rdma_port = (uint16_t)sl_option_int(options, "rdma-port"),
         .rdma = daemon->rdma,
         .rdma_note = daemon->rdma_note,
+        .traffic_class = (int)number(options, "traffic-class"),
     };
-    return sl_target_start(&config, &daemon->target, err);
+    int rc = sl_target_start(&config, &daemon->target, err);
+    if (rc || strcmp(sl_option_string(options, "transport"), "rdma") != 0 ||
+        sl_target_rdma_port(daemon->target))
+        return rc;
+    return sl_err_set(err, SL_ERR_CONNECT, "transport = rdma: %s",
+                      sl_target_rdma_note(daemon->target));
 }
 
 static void warn_of_certificate(const struct sl_tls *tls)
@@ -155,22 +161,22 @@ static void warn_of_certificate(const struct sl_tls *tls)
 static int announce(const struct daemon *daemon)
 {
     unsigned port = sl_target_port(daemon->target);
-    unsigned rdma_port = number(daemon->options, "rdma-port");
-    rdma_port = !daemon->rdma ? 0 : rdma_port ? rdma_port : port + 1;
+    unsigned rdma_port = sl_target_rdma_port(daemon->target);
+    const char *note = sl_target_rdma_note(daemon->target);
     const char *path = sl_option_string(daemon->options, "repo-path");
     if (strcmp(sl_option_string(daemon->options, "output"), "json") == 0) {
         json_t *line = json_pack("{s:s, s:i, s:i, s:o*, s:o*}", "listening", SLUICE_VERSION, "port",
-                                 (int)port, "rdma_port", (int)rdma_port, "rdma",
-                                 sl_json_text(daemon->rdma_note), "repository", sl_json_text(path));
+                                 (int)port, "rdma_port", (int)rdma_port, "rdma", sl_json_text(note),
+                                 "repository", sl_json_text(path));
         json_dumpf(line, stdout, JSON_COMPACT);
         json_decref(line);
         putchar('\n');
-    } else if (daemon->rdma) {
+    } else if (rdma_port) {
         printf("sluiced %s is listening on port %u, RDMA on port %u (%s); repository %s\n",
-               SLUICE_VERSION, port, rdma_port, daemon->rdma_note, path);
+               SLUICE_VERSION, port, rdma_port, note, path);
     } else {
         printf("sluiced %s is listening on port %u, no RDMA (%s); repository %s\n", SLUICE_VERSION,
-               port, daemon->rdma_note, path);
+               port, note, path);
     }
     return fflush(stdout);
 }
@@ -179,8 +185,9 @@ static int announce(const struct daemon *daemon)
  */
 
 static const char *const kept_until_restart[] = {
-    "repo-path", "listen-address", "port",         "rdma-port", "transport",   "wire-encryption",
-    "workers",   "pool-size",      "sessions-max", "lanes",     "queue-depth", "output"};
+    "repo-path",       "listen-address", "port",    "rdma-port", "transport",
+    "wire-encryption", "traffic-class",  "workers", "pool-size", "sessions-max",
+    "lanes",           "queue-depth",    "output"};
 
 static void warn_of_changes(const struct sl_options *before, const struct sl_options *now)
 {

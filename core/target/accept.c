@@ -6,6 +6,7 @@
 #include "core/base/alloc.h"
 #include "core/base/fault.h"
 #include "core/base/log.h"
+#include "core/transport/net.h"
 #include "core/transport/tcp.h"
 
 #include <arpa/inet.h>
@@ -238,7 +239,7 @@ uint64_t sl_target_accept_due_ns(const struct sl_target *target)
     return target->listen_again && target->listen_again < due ? target->listen_again : due;
 }
 
-static int listen_on(const struct addrinfo *at)
+static int listen_on(const struct addrinfo *at, int traffic_class, struct sl_err *err)
 {
     int one = 1, zero = 0;
     int fd = socket(at->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -247,6 +248,9 @@ static int listen_on(const struct addrinfo *at)
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
     if (at->ai_family == AF_INET6)
         setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &zero, sizeof zero);
+    /* accepted sockets inherit it; "::" takes IPv4 connections too, which have the other option */
+    if (traffic_class && sl_net_traffic_class(fd, at->ai_family, traffic_class, err))
+        sl_log_err(SL_LOG_WARN, "target", err, "listener");
     if (bind(fd, at->ai_addr, at->ai_addrlen) == 0 && listen(fd, SOMAXCONN) == 0)
         return fd;
     int error = errno;
@@ -273,7 +277,7 @@ static int open_listener(struct sl_target *target, struct sl_err *err)
         for (struct addrinfo *at = found; at && target->listen_fd < 0; at = at->ai_next) {
             if ((at->ai_family == AF_INET6) != (pass == 0))
                 continue;
-            target->listen_fd = listen_on(at);
+            target->listen_fd = listen_on(at, config->traffic_class, err);
             if (target->listen_fd < 0)
                 error = errno;
         }

@@ -79,7 +79,7 @@ static void welcome(struct session *session)
     w->session = session->id;
     w->repository = config->repo->uuid;
     w->digest_seed = config->repo->digest_seed;
-    w->rdma_port = target->rdma_listener ? target->rdma_listener->port : 0;
+    w->rdma_port = sl_target_rdma_port(target);
     snprintf(w->rdma_note, sizeof w->rdma_note, "%s", target->rdma_note);
     w->seal = (uint8_t)config->seal;
     w->lanes = (uint16_t)config->lanes_per_session;

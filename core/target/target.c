@@ -149,6 +149,16 @@ uint16_t sl_target_port(const struct sl_target *target)
     return target->port;
 }
 
+uint16_t sl_target_rdma_port(const struct sl_target *target)
+{
+    return target->rdma_listener ? target->rdma_listener->port : 0;
+}
+
+const char *sl_target_rdma_note(const struct sl_target *target)
+{
+    return target->rdma_note;
+}
+
 /* --- asked from outside ----------------------------------------------------------------------- */
 
 int sl_target_ask(struct sl_target *target, struct ask *ask, struct sl_err *err)

@@ -50,6 +50,7 @@ struct sl_target_config {
     const char *listen_address; /* NULL: all */
     uint16_t listen_port;       /* 0: any, see sl_target_port */
     uint16_t rdma_port;         /* 0: listen_port + 1 */
+    int traffic_class;          /* IP TOS of accepted connections, 1..255; 0: leave it alone */
     const struct sl_transport_plugin *rdma; /* NULL: no RDMA, for `rdma_note` */
     const char *rdma_note;                  /* why there is none */
 };
@@ -60,6 +61,10 @@ struct sl_target_config {
 int sl_target_start(const struct sl_target_config *config, struct sl_target **ret_target,
                     struct sl_err *err);
 uint16_t sl_target_port(const struct sl_target *target); /* 0: does not listen */
+/* Where RDMA lanes are taken; 0: nowhere, for the reason that sl_target_rdma_note() gives ("" when
+ * none was asked for), which else names the devices. */
+uint16_t sl_target_rdma_port(const struct sl_target *target);
+const char *sl_target_rdma_note(const struct sl_target *target);
 /* Stop: refuse new sessions, let commits that have begun end (at most `grace_ms`), drop the rest,
  * say BYE, end the threads, free. Blocks for the grace, a second for last words, and as long as a
  * disk takes that was asked before. NULL ok. */

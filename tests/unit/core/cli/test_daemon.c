@@ -266,6 +266,21 @@ static void fails(struct fixture *f, const char *more, int status, const char *e
     contains(text_of(f, f->err), expect);
 }
 
+static void daemon__rdma_listener_fails__tcp_and_says_so(void **state)
+{
+    struct fixture *f = *state;
+    setenv("TEST_VERBS", "listen", 1);
+    configure("output = json\n");
+    start(f);
+    told(f, "READY=1");
+    kill(f->child, SIGTERM);
+    told(f, "STOPPING=1");
+    assert_int_equal(ended(f), 0);
+    contains(text_of(f, f->out), "\"rdma_port\":0,\"rdma\":\"could not listen for RDMA\"");
+    contains(text_of(f, f->err), "no RDMA lanes");
+    fails(f, "transport = rdma\n", 49, "transport = rdma: could not listen for RDMA");
+}
+
 static void daemon__cannot_start__says_why(void **state)
 {
     struct fixture *f = *state;
@@ -308,6 +323,7 @@ int main(void)
         TEST(daemon__client__only_what_the_sections_grant),
         TEST(daemon__second_start__same_repository),
         TEST(daemon__memlock_too_low__tcp_and_says_so),
+        TEST(daemon__rdma_listener_fails__tcp_and_says_so),
         TEST(daemon__cannot_start__says_why),
         cmocka_unit_test(daemon__help_and_version),
     };

@@ -12,13 +12,15 @@ static bool reason_is(const char *reason)
 
 static int describe(char *text, size_t bytes, struct sl_err *err)
 {
-    if (!reason_is("memlock"))
+    if (!reason_is("memlock") && !reason_is("listen"))
         return sl_err_set(err, SL_ERR_UNSUPPORTED, "no RDMA device");
     return text && bytes ? 0 : SL_ERR_INTERNAL;
 }
 
 static int memlock(size_t bytes, struct sl_err *err)
 {
+    if (reason_is("listen"))
+        return 0;
     sl_err_set(err, SL_ERR_LIMIT, "RLIMIT_MEMLOCK is 8 MiB, %zu bytes are needed", bytes);
     return sl_err_hint(err, "ulimit -l");
 }
@@ -27,7 +29,7 @@ static int listen_never(const struct sl_listen *listen, struct sl_listener **ret
                         struct sl_err *err)
 {
     (void)listen, (void)ret_listener;
-    return sl_err_set(err, SL_ERR_UNSUPPORTED, "no RDMA device");
+    return sl_err_set(err, SL_ERR_CONNECT, "could not listen for RDMA");
 }
 
 static const struct sl_rail_ops rail = {.name = "rdma"};
