@@ -93,8 +93,8 @@ static int target_accept(struct lane_target *base, sl_deadline deadline, struct 
     int fd = accept4(target->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
     uint8_t bytes[SL_LANE_HELLO_BYTES];
     struct sl_lane_hello hello;
-    int rc =
-        sl_net_receive_all(fd, bytes, sizeof bytes, "peer", 0, sl_deadline_in_ms(LANE_WAIT_MS), err);
+    int rc = sl_net_receive_all(fd, bytes, sizeof bytes, "peer", 0, sl_deadline_in_ms(LANE_WAIT_MS),
+                                err);
     if (!rc)
         rc = sl_lane_hello_decode(bytes, sizeof bytes, &hello);
     if (!rc && hello.lane == LANE_ID_REFUSED)
