@@ -45,11 +45,17 @@ static int finish_files(struct sl_pg_backup *b, struct sl_err *err)
         rc = sl_fragment_new(NULL, &fragment, err);
     if (!rc) {
         b->fragments[b->fragment_count++] = fragment;
-        const struct sl_pg_memory_file files[] = {
+        struct sl_pg_memory_file files[3 + SL_PG_CONFIG_MAX] = {
             {"backup_label", b->backup_label, strlen(b->backup_label)},
             {"global/pg_control", control, sizeof control},
         };
-        rc = sl_pg_packer_memory(b, fragment, files, 2, like, err);
+        size_t count = 2;
+        if (b->config_count)
+            files[count++] = (struct sl_pg_memory_file){SL_PG_CONFIG_FOLDER, NULL, 0};
+        for (size_t i = 0; i < b->config_count; i++)
+            files[count++] = (struct sl_pg_memory_file){b->config[i].stored, b->config[i].bytes,
+                                                        b->config[i].count};
+        rc = sl_pg_packer_memory(b, fragment, files, count, like, err);
     }
     sl_free(like);
     return rc;
@@ -92,6 +98,8 @@ static void report(const struct sl_pg_backup *b)
     json_object_set_new(r, "files", json_integer((json_int_t)atomic_load(&b->files)));
     json_object_set_new(r, "bytes", json_integer((json_int_t)atomic_load(&b->bytes)));
     json_object_set_new(r, "stored_bytes", json_integer((json_int_t)atomic_load(&b->stored_bytes)));
+    if (b->bad_pages)
+        json_object_set_new(r, "bad_pages", json_integer((json_int_t)b->bad_page_count));
     json_object_set_new(r, "progress", sl_progress_report(progress));
 }
 
@@ -132,6 +140,8 @@ static void release(struct sl_pg_backup *b)
     if (b->root_fd >= 0)
         close(b->root_fd);
     json_decref(b->tablespaces);
+    json_decref(b->bad_pages);
+    sl_pg_backup_config_free(b);
     sl_free(b->packs);
     sl_free(b->data_folder);
     sl_free(b->backup_label);
@@ -164,8 +174,10 @@ int sl_pg_backup(struct sl_invocation *invocation, struct sl_err *err)
     bool dry = !rc && sl_option_bool(invocation->options, "dry-run");
     if (dry)
         rc = try_dry(b, err);
-    else if (!rc && !(rc = take(b, err)))
+    else if (!rc && !(rc = take(b, err))) {
         report(b);
+        rc = sl_pg_backup_pages_verdict(b, err);
+    }
     release(b);
     return rc;
 }

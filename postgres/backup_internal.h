@@ -15,9 +15,21 @@
 #include "postgres/control_file.h"
 #include "postgres/db.h"
 #include "postgres/history.h"
+#include "postgres/page_check.h"
 #include "postgres/repository.h"
 
 #include <stdatomic.h>
+
+/* A config file that lives outside of the data directory. */
+#define SL_PG_CONFIG_FOLDER "sluice.config"
+#define SL_PG_CONFIG_MAX    64
+struct sl_pg_config_file {
+    char *name;   /* "config_file", "hba_file", "ident_file", "included" */
+    char *path;   /* where it is */
+    char *stored; /* "sluice.config/postgresql.conf" */
+    char *bytes;
+    size_t count;
+};
 
 struct sl_pg_backup {
     const struct sl_invocation *invocation;
@@ -38,6 +50,8 @@ struct sl_pg_backup {
     struct sl_pg_backup_label start;     /* parsed from backup_label */
     double start_time, stop_time;        /* the server's clock, seconds since 1970 */
     char *backup_label, *tablespace_map; /* owned; the map may be NULL */
+    struct sl_pg_config_file config[SL_PG_CONFIG_MAX];
+    size_t config_count;
 
     /* shared by the workers, under `lock` */
     pthread_mutex_t lock;
@@ -48,11 +62,13 @@ struct sl_pg_backup {
     size_t pack_count, pack_room;
     uint32_t next_pack;
     struct sl_err failure; /* of the first worker that failed; code 0: none */
+    json_t *bad_pages;     /* [{"file":…,"block":…}], owned; NULL: pages are not judged */
+    uint64_t bad_page_count;
 
     atomic_bool stop; /* workers give up */
     struct sl_fragment *fragments[SL_PG_JOBS_MAX + 1];
     size_t fragment_count;
-    atomic_uint_least64_t files, bytes, stored_bytes, vanished;
+    atomic_uint_least64_t files, bytes, stored_bytes, vanished, pages;
 };
 
 /* backup_server.c */
@@ -73,7 +89,7 @@ struct sl_pg_packer;
 typedef int (*sl_pg_take)(void *arg, struct sl_pg_item *item, struct sl_err *err);
 int sl_pg_packer_run(struct sl_pg_backup *b, struct sl_fragment *fragment, sl_pg_take take,
                      void *arg, struct sl_err *err);
-/* A file from memory, with the attributes of `like`. */
+/* A file from memory, with the attributes of `like`; a folder without bytes. */
 struct sl_pg_memory_file {
     const char *path;
     const void *bytes;
@@ -83,6 +99,22 @@ struct sl_pg_memory_file {
 int sl_pg_packer_memory(struct sl_pg_backup *b, struct sl_fragment *fragment,
                         const struct sl_pg_memory_file *files, size_t count,
                         const struct sl_pg_item *like, struct sl_err *err);
+
+/* backup_pages.c: page checksums of what is stored. begin() prepares `check` for a passage over
+ * [offset, …) of a file, end() counts it. Any thread. */
+void sl_pg_backup_pages_begin(struct sl_pg_backup *b, struct sl_pg_page_check *check,
+                              const struct sl_pg_item *item, int fd);
+void sl_pg_backup_pages_end(struct sl_pg_backup *b, struct sl_pg_page_check *check);
+int sl_pg_backup_pages_init(struct sl_pg_backup *b, struct sl_err *err); /* after the check */
+/* What to end with: 0, or SL_ERR_CHECKSUM when pages are bad and --page-check=error. */
+int sl_pg_backup_pages_verdict(const struct sl_pg_backup *b, struct sl_err *err);
+
+/* backup_config.c: config files that live outside of the data directory. find() asks the server
+ * and reads them; they go into a pack with the other files from memory. */
+int sl_pg_backup_config_find(struct sl_pg_backup *b, struct sl_err *err);
+/* [{"name":…,"path":…,"stored":…}], owned */
+json_t *sl_pg_backup_config_json(const struct sl_pg_backup *b);
+void sl_pg_backup_config_free(struct sl_pg_backup *b);
 
 /* backup_wal.c: until every segment from start to stop is stored, or archive-timeout passes without
  * a new one. */

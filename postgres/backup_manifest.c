@@ -135,6 +135,14 @@ static int set_wal(const struct sl_pg_backup *b, json_t *o)
            set(o, "wal_segment_size", json_integer(bytes));
 }
 
+/* Page checksums: how many pages were seen, which were bad (the first ones of many). */
+static json_t *pages(const struct sl_pg_backup *b)
+{
+    return b->bad_pages ? json_pack("{s:I,s:I,s:O}", "checked", (json_int_t)atomic_load(&b->pages),
+                                    "bad", (json_int_t)b->bad_page_count, "list", b->bad_pages)
+                        : json_object();
+}
+
 static int set_all(const struct sl_pg_backup *b, json_t *o)
 {
     char id[32], text[40], host[65] = "";
@@ -154,8 +162,9 @@ static int set_all(const struct sl_pg_backup *b, json_t *o)
            set(o, "block_size", json_integer(b->control.block_bytes)) |
            set(o, "data_checksums", json_boolean(b->control.data_checksum_version != 0)) |
            set(o, "data_directory", sl_json_text(b->data_folder)) |
-           set(o, "tablespaces", json_incref(b->tablespaces)) | set(o, "host", sl_json_text(host)) |
-           set(o, "annotations", annotations(b)) |
+           set(o, "tablespaces", json_incref(b->tablespaces)) |
+           set(o, "config_files", sl_pg_backup_config_json(b)) | set(o, "pages", pages(b)) |
+           set(o, "host", sl_json_text(host)) | set(o, "annotations", annotations(b)) |
            set(o, "files", json_integer((json_int_t)atomic_load(&b->files))) |
            set(o, "bytes", json_integer((json_int_t)atomic_load(&b->bytes))) |
            set(o, "stored_bytes", json_integer((json_int_t)atomic_load(&b->stored_bytes))) |

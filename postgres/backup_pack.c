@@ -41,6 +41,7 @@ struct sl_pg_packer {
     enum { EMPTY, HOLDS, ENDED } hand;
     struct sl_manifest_entry entry;
     struct sl_extent extents[2];
+    struct sl_pg_page_check pages;
 };
 
 static int no_memory(struct sl_err *err)
@@ -245,6 +246,7 @@ static int copy_range(struct sl_pg_packer *p, int fd, uint64_t offset, uint64_t 
             break;
         uint64_t read_at = sl_now_ns();
         crc = sl_crc32c(crc, at, (size_t)n);
+        sl_pg_page_check_feed(&p->pages, at, (size_t)n);
         sl_progress_stage(progress, SL_STAGE_SOURCE, read_at - began);
         sl_progress_stage(progress, SL_STAGE_DIGEST, sl_now_ns() - read_at);
         if ((rc = sl_upload_advance(p->upload, (size_t)n, err)) < 0)
@@ -283,7 +285,9 @@ static int store_open_file(struct sl_pg_packer *p, const struct sl_pg_item *item
         if (length > SL_BLOCK_BYTES)
             posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
     }
+    sl_pg_backup_pages_begin(p->backup, &p->pages, item, fd);
     int rc = fd >= 0 ? copy_range(p, fd, item->offset, length, &done, err) : 0;
+    sl_pg_backup_pages_end(p->backup, &p->pages);
     if (rc)
         return rc;
     struct sl_manifest_entry *e = &p->entry;
@@ -456,6 +460,13 @@ static int memory_pack(struct sl_pg_packer *p, const struct sl_pg_memory_file *f
         uint64_t start = sl_upload_length(p->upload);
         describe(p, like);
         snprintf(p->entry.path, sizeof p->entry.path, "%s", files[i].path);
+        if (!files[i].bytes) {
+            p->entry.kind = SL_ENTRY_FOLDER;
+            p->entry.flags = 0;
+            p->entry.mode |= 0700;
+            rc = sl_fragment_add(p->fragment, &p->entry, err);
+            continue;
+        }
         p->entry.size = files[i].count;
         p->entry.crc32c = sl_crc32c(0, files[i].bytes, files[i].count);
         add_extent(p, (struct sl_extent){
@@ -482,9 +493,10 @@ int sl_pg_packer_memory(struct sl_pg_backup *b, struct sl_fragment *fragment,
             break;
     }
     for (size_t i = 0; !rc && i < count; i++) {
-        atomic_fetch_add(&b->files, 1);
+        unsigned file = files[i].bytes ? 1 : 0;
+        atomic_fetch_add(&b->files, file);
         atomic_fetch_add(&b->bytes, files[i].count);
-        sl_progress_add(b->invocation->progress, files[i].count, 1);
+        sl_progress_add(b->invocation->progress, files[i].count, file);
     }
     packer_free(p);
     return rc;

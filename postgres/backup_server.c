@@ -2,6 +2,7 @@
  * stop, because the server ends a backup with the session that began it. */
 #include "core/base/alloc.h"
 #include "core/base/fault.h"
+#include "core/base/json.h"
 #include "core/base/log.h"
 #include "postgres/backup_internal.h"
 
@@ -79,11 +80,23 @@ int sl_pg_backup_check(struct sl_pg_backup *b, struct sl_err *err)
         return SL_ERR_DB_STATE;
     }
     rc = check_archiving(b, err);
-    return rc ? rc : check_folder(b, err);
+    if (!rc)
+        rc = check_folder(b, err);
+    if (!rc)
+        rc = sl_pg_backup_pages_init(b, err);
+    return rc ? rc : sl_pg_backup_config_find(b, err);
 }
 
 /* --- start and stop ----------------------------------------------------------------------------
  */
+
+/* Names and paths may have any bytes (a database in SQL_ASCII): this is for people to read, the
+ * links themselves are in the manifest as they are. */
+static json_t *text_at(const struct sl_pg_rows *rows, int row, int column)
+{
+    const char *value = sl_pg_rows_value(rows, row, column);
+    return sl_json_text(value ? value : "");
+}
 
 static int read_tablespaces(struct sl_pg_backup *b, struct sl_err *err)
 {
@@ -96,8 +109,8 @@ static int read_tablespaces(struct sl_pg_backup *b, struct sl_err *err)
         return rc;
     b->tablespaces = json_array();
     for (int i = 0; i < sl_pg_rows_count(rows); i++) {
-        json_t *one = json_pack("{s:s,s:s?,s:s?}", "oid", sl_pg_rows_value(rows, i, 0), "name",
-                                sl_pg_rows_value(rows, i, 1), "path", sl_pg_rows_value(rows, i, 2));
+        json_t *one = json_pack("{s:s,s:o,s:o}", "oid", sl_pg_rows_value(rows, i, 0), "name",
+                                text_at(rows, i, 1), "path", text_at(rows, i, 2));
         if (json_array_append_new(b->tablespaces, one))
             rc = sl_err_set(err, SL_ERR_NO_MEMORY, "out of memory");
     }

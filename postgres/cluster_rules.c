@@ -11,19 +11,13 @@ static const char *const empty_folders[] = {"pg_stat_tmp", "pg_replslot", "pg_dy
 /* Of pg_wal only these folders are kept, empty: WAL comes from the archive. */
 static const char *const wal_folders[] = {"archive_status", "summaries", NULL};
 /* The signal files are recovery's orders; restore writes its own. */
-static const char *const root_files[] = {"postmaster.pid",
-                                         "postmaster.opts",
-                                         "backup_label",
-                                         "tablespace_map",
-                                         "backup_manifest",
-                                         "current_logfiles",
-                                         "current_logfiles.tmp",
-                                         "postgresql.auto.conf.tmp",
-                                         "recovery.signal",
-                                         "standby.signal",
-                                         "lost+found",
-                                         "sluice.restoring",
-                                         NULL};
+static const char *const root_files[] = {"postmaster.pid",       "postmaster.opts",
+                                         "backup_label",         "tablespace_map",
+                                         "backup_manifest",      "current_logfiles",
+                                         "current_logfiles.tmp", "postgresql.auto.conf.tmp",
+                                         "recovery.signal",      "standby.signal",
+                                         "lost+found",           "sluice.restoring",
+                                         "sluice.config",        NULL};
 
 static bool in_list(const char *const *list, const char *name)
 {

@@ -138,6 +138,13 @@ static const struct sl_option options[] = {
      .max = 86400000,
      .commands = "backup check",
      .help = "how long to wait for the next WAL segment to be archived"},
+    {.name = "page-check",
+     .type = SL_OPTION_CHOICE,
+     .choices = "error|warn|off",
+     .default_text = "error",
+     .commands = "backup",
+     .help = "judge page checksums; a wrong one is named, the backup completed, and ends with 26 "
+             "(error) or 0 (warn)"},
     {.name = "annotation",
      .type = SL_OPTION_LIST,
      .value_name = "KEY=VALUE",

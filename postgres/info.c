@@ -65,6 +65,7 @@ static int add_backup(void *arg, const struct sl_pg_backup_info *info)
         (json_int_t)info->files, "size", (json_int_t)info->bytes, "repository", "size",
         (json_int_t)info->stored_bytes);
     json_object_set(one, "annotation", json_object_get(info->json, "annotations"));
+    json_object_set(one, "pages", json_object_get(info->json, "pages"));
     if (set) {
         json_object_set(one, "tablespace", json_object_get(info->json, "tablespaces"));
         json_object_set(one, "data-directory", json_object_get(info->json, "data_directory"));
@@ -165,6 +166,18 @@ static void print_archive(const json_t *archive)
                text_at(gap, "before", NULL));
 }
 
+static void print_pages(const json_t *pages)
+{
+    size_t i;
+    const json_t *one;
+    uint64_t bad = number_at(pages, "bad", NULL);
+    if (bad)
+        printf("        DAMAGED PAGES: %llu\n", (unsigned long long)bad);
+    json_array_foreach(json_object_get(pages, "list"), i, one)
+        printf("            %s block %llu\n", text_at(one, "file", NULL),
+               (unsigned long long)number_at(one, "block", NULL));
+}
+
 static void print_backup(const json_t *backup)
 {
     char size[32], stored[32];
@@ -185,6 +198,7 @@ static void print_backup(const json_t *backup)
            text_at(backup, "archive", "stop"));
     printf("        %llu files, %s; in the repository: %s\n",
            (unsigned long long)number_at(info, "files", NULL), size, stored);
+    print_pages(json_object_get(backup, "pages"));
     const char *key;
     json_t *value;
     json_object_foreach(json_object_get(backup, "annotation"), key, value)

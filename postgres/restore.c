@@ -223,6 +223,30 @@ static int fill(struct sl_pg_restore *r, struct sl_err *err)
     return rc;
 }
 
+/* Config files that were not in the data directory: where they are now. */
+static void report_config(const struct sl_pg_restore *r)
+{
+    size_t i;
+    json_t *one, *list = json_object_get(r->info.json, "config_files");
+    json_t *told = json_array();
+    json_array_foreach(list, i, one)
+    {
+        const char *name = json_string_value(json_object_get(one, "name"));
+        const char *path = json_string_value(json_object_get(one, "path"));
+        const char *stored = json_string_value(json_object_get(one, "stored"));
+        if (!name || !path || !stored)
+            continue;
+        if (!r->invocation->json)
+            printf("%s %s of the backed up server is now %s/%s\n", name, path, r->data_folder,
+                   stored);
+        json_array_append(told, one);
+    }
+    if (json_array_size(told) && !r->invocation->json)
+        printf("the restored server does not use them: copy what it needs to \"%s\"\n",
+               r->data_folder);
+    json_object_set_new(r->invocation->result, "config_files", told);
+}
+
 static void report(const struct sl_pg_restore *r)
 {
     char summary[256];
@@ -232,6 +256,7 @@ static void report(const struct sl_pg_restore *r)
     if (!r->invocation->json) {
         printf("restore complete: %llu files\n%s\n", (unsigned long long)atomic_load(&r->files),
                summary);
+        report_config(r);
         return;
     }
     json_t *out = r->invocation->result;
@@ -241,6 +266,7 @@ static void report(const struct sl_pg_restore *r)
     json_object_set_new(out, "bytes", json_integer((json_int_t)atomic_load(&r->bytes)));
     if (r->has_target)
         json_object_set_new(out, "target_time", json_string(r->target.text));
+    report_config(r);
     json_object_set_new(out, "progress", sl_progress_report(progress));
 }
 

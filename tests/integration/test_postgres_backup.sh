@@ -1,0 +1,65 @@
+#!/bin/bash
+# timeout: 600
+# postgres: 15 17 18
+# What a backup makes of a server that is not as it should be: damaged pages, config files elsewhere,
+# a role with no more than the documented rights, time-outs of the server, odd names.
+set -euo pipefail
+. "$SLUICE_ROOT/tests/support/lib.sh"
+. "$SLUICE_ROOT/tests/support/cluster.sh"
+new_cluster c1
+say "$(postgres --version)"
+newest() { c1_sluice info --output=json 2>/dev/null | jq -r '.stanza[0].backup | last | .label'; }
+expect 0 c1_sluice stanza-create
+c1_psql -c "create table pages as select i, repeat(md5(i::text), 8) from generate_series(1, 20000) i" -c "checkpoint"
+
+say "page checksums: a good cluster has none"
+expect 0 c1_sluice backup
+[ "$(c1_sluice info --output=json 2>/dev/null | jq '.stanza[0].backup[0].pages | .checked > 500 and .bad == 0')" = true ] || die "pages were not judged"
+
+say "damaged pages: the backup is there, file and block are named, status 26 or by policy 0"
+file=$(c1_psql -c "select pg_relation_filepath('pages')")
+c1_psql -c "checkpoint"
+cp "$c1_data/$file" "$work/saved"
+damage() { printf x | dd of="$c1_data/$file" bs=1 seek="$1" conv=notrunc status=none; }
+damage $((8192 * 3 + 5000))
+damage $((8192 * 300 + 7000))
+before=$(newest)
+expect 26 c1_sluice backup
+[ "$(newest)" != "$before" ] || die "the backup is not there"
+grep -q "file \"$file\", block 300" "$work/out" || { cat "$work/out"; die "the page is not named"; }
+c1_sluice info >"$work/out"
+grep -q "DAMAGED PAGES: 2" "$work/out" && grep -q "$file block 3\$" "$work/out" || { cat "$work/out"; die "info does not show it"; }
+expect 0 c1_sluice backup --page-check=warn
+expect 0 c1_sluice backup --page-check=off
+c1_sluice info --output=json 2>/dev/null | jq -e '.stanza[0].backup[-2].pages.list | length == 2' >/dev/null || die "info has no list"
+cp "$work/saved" "$c1_data/$file"
+expect 0 c1_sluice backup
+
+say "config files outside of the data directory (Debian's layout) are stored; restore says where they are"
+stop_cluster c1
+as_pg mkdir -p "$work/etc/conf.d" "$work/etc/more"
+as_pg mv "$c1_data/postgresql.conf" "$c1_data/pg_hba.conf" "$c1_data/pg_ident.conf" "$work/etc/"
+as_pg tee -a "$work/etc/postgresql.conf" >/dev/null <<CONF
+data_directory = '$c1_data'
+hba_file = '$work/etc/pg_hba.conf'
+ident_file = '$work/etc/pg_ident.conf'
+include_dir = 'conf.d'
+include = 'more/postgresql.conf'
+CONF
+echo "work_mem = 5MB" | as_pg tee "$work/etc/conf.d/mem.conf" >/dev/null
+echo "maintenance_work_mem = 65MB" | as_pg tee "$work/etc/more/postgresql.conf" >/dev/null
+as_pg pg_ctl -D "$work/etc" -l "$work/c1-server.log" -w start >/dev/null || { cat "$work/c1-server.log"; die "the server does not start"; }
+expect 0 c1_sluice backup
+expect 0 c1_sluice restore --datadir="$work/r1"
+grep -q "config_file $work/etc/postgresql.conf of the backed up server is now $work/r1/sluice.config/" "$work/out" || { cat "$work/out"; die "it does not say where"; }
+for f in etc/postgresql.conf etc/pg_hba.conf etc/pg_ident.conf etc/conf.d/mem.conf etc/more/postgresql.conf; do
+  found=
+  for g in "$work"/r1/sluice.config/*; do if cmp -s "$g" "$work/$f"; then found=1; fi; done
+  [ -n "$found" ] || { ls "$work/r1/sluice.config"; die "$f was not stored"; }
+done
+[ "$(find "$work/r1/sluice.config" -type f | wc -l)" = 5 ] || die "something else was stored"
+[ ! -e "$work/r1/postgresql.conf" ]
+as_pg cp "$work/etc/postgresql.conf" "$work/etc/pg_hba.conf" "$work/etc/pg_ident.conf" "$c1_data/"
+as_pg pg_ctl -D "$c1_data" -m fast -w stop >/dev/null
+as_pg sed -i -e '/^data_directory/,$d' "$c1_data/postgresql.conf"
+as_pg pg_ctl -D "$c1_data" -l "$work/c1-server.log" -w start >/dev/null
