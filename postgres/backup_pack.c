@@ -182,7 +182,7 @@ static int end_pack(struct sl_pg_packer *p, struct sl_err *err)
     if (rc)
         return rc;
     stored.length = length;
-    atomic_fetch_add(&p->backup->stored_bytes, length);
+    atomic_fetch_add(&p->backup->stored_bytes, stored.stored_bytes);
     return remember_pack(p, &stored, err);
 }
 

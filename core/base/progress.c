@@ -41,9 +41,10 @@ struct sl_progress {
 
 static const char *stage_name(const struct sl_progress *p, size_t stage)
 {
-    static const char *const writing[] = {"source read", "checksum", "wire encryption", "wire",
-                                          "target write or sync"};
-    static const char *const reading[] = {"file write", "checksum", "wire encryption",
+    static const char *const writing[] = {"source read",     "checksum", "compression",
+                                          "wire encryption", "wire",     "target write or sync"};
+    static const char *const reading[] = {"file write",          "checksum",
+                                          "uncompressing",       "wire encryption",
                                           "wire or target read", "file sync"};
     return p->reading ? reading[stage] : writing[stage];
 }

@@ -16,6 +16,7 @@
 enum sl_stage {
     SL_STAGE_SOURCE, /* reading the source (restore: writing the files) */
     SL_STAGE_DIGEST, /* digests, zero detection */
+    SL_STAGE_PACK,   /* compressing, uncompressing */
     SL_STAGE_SEAL,   /* wire encryption */
     SL_STAGE_SLOT,   /* waiting for a free slot: wire or target */
     SL_STAGE_COMMIT, /* waiting for STORED: target write and sync */

@@ -187,6 +187,13 @@ static enum sl_seal_kind seal_kind(const char *text)
                                       : SL_SEAL_AUTO;
 }
 
+static enum sl_codec codec_kind(const struct sl_options *options)
+{
+    enum sl_codec codec = SL_CODEC_PLAIN;
+    sl_codec_parse(sl_option_string(options, "compress-type"), &codec); /* a choice: it is known */
+    return codec;
+}
+
 static int64_t number_if_set(const struct sl_options *options, const char *name, int64_t otherwise)
 {
     return sl_option_is_set(options, name) ? sl_option_int(options, name) : otherwise;
@@ -201,6 +208,8 @@ static void fill(struct sl_client_config *config, const struct sl_invocation *in
         .stanza = wanted->stanza ? wanted->stanza : invocation->stanza,
         .traffic_class = (int)number_if_set(options, "traffic-class", -1),
         .seal = seal_kind(sl_option_string(options, "wire-encryption")),
+        .codec = codec_kind(options),
+        .codec_level = (int)sl_option_int(options, "compress-level"),
         .lanes = (unsigned)number_if_set(options, "lanes", wanted->short_lived ? 1 : 0),
         .depth = (unsigned)sl_option_int(options, "queue-depth"),
         .slot_bytes_total = (size_t)number_if_set(options, "memory",

@@ -93,6 +93,22 @@ const struct sl_option sl_core_options[] = {
      .max = 7ll * 86400000,
      .help = "longest time without progress; for archive-push and archive-get, for all of it"},
 
+    {.name = "compress-type",
+     .type = SL_OPTION_CHOICE,
+     .choices = "zstd|lz4|none",
+     .default_text = "zstd",
+     .group = "Compression",
+     .help = "how blocks are compressed, on this host, before they are sent and stored; what does "
+             "not get smaller is stored plain"},
+    {.name = "compress-level",
+     .type = SL_OPTION_INT,
+     .value_name = "N",
+     .default_text = "1",
+     .min = 1,
+     .max = SL_CODEC_LEVEL_MAX_ZSTD,
+     .help = "1 is the fastest; zstd has levels up to 19, lz4 up to 12 (above 1 it costs much more "
+             "than zstd does)"},
+
     {.name = "config",
      .type = SL_OPTION_STRING,
      .value_name = "FILE",

@@ -24,6 +24,7 @@
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/progress.h"
+#include "core/object/codec.h"
 #include "core/session/control.h"
 #include "core/session/embedded.h"
 #include "core/transport/lane.h"
@@ -45,6 +46,8 @@ struct sl_client_config {
     int traffic_class; /* -1: leave alone */
     /* both */
     enum sl_seal_kind seal;       /* AUTO: on over TCP, off over RDMA and embedded */
+    enum sl_codec codec;          /* how blocks are packed where that helps; plain: not at all */
+    int codec_level;              /* of `codec` */
     unsigned lanes;               /* 0: 4 over RDMA, 2 over TCP, 2 embedded */
     unsigned depth;               /* 0: 16 */
     size_t slot_bytes_total;      /* 0: min(64 MiB, memlock − reserve), see sl_slots_choose() */
@@ -90,6 +93,7 @@ struct sl_stored {
     enum sl_outcome outcome;
     struct sl_id digest;
     uint64_t length;
+    uint64_t stored_bytes; /* what was sent for it: compressed, without holes */
 };
 
 /* Begin an object; nothing is visible until commit. Names: see sl_store_name_check(). */
@@ -97,8 +101,8 @@ int sl_upload_begin(struct sl_client *client, const char *name, uint64_t length_
                     sl_deadline deadline, struct sl_upload **ret_upload, struct sl_err *err);
 /* Where to put the next bytes: `*ret_room` > 0 bytes at `*ret_at`, valid until the next call.
  * Blocks for a slot. The bytes go straight into a slot, or into a private buffer when lanes are
- * sealed. sl_upload_advance(n) says that n of them were filled; a full block is digested, sealed
- * and offered there. */
+ * sealed or blocks are packed. sl_upload_advance(n) says that n of them were filled; a full block
+ * is digested, packed, sealed and offered there. */
 int sl_upload_space(struct sl_upload *upload, uint8_t **ret_at, size_t *ret_room,
                     struct sl_err *err);
 int sl_upload_advance(struct sl_upload *upload, size_t filled, struct sl_err *err);

@@ -130,9 +130,12 @@ struct sl_upload {
     uint8_t *at;   /* the current block's buffer, or NULL */
     uint32_t slot; /* it is this slot, or SL_SLOT_NONE: the private buffer */
     size_t filled;
-    uint8_t *buffer; /* private, when sealed */
+    uint8_t *buffer; /* private, when sealed or packed */
     struct sl_sealer *sealer;
-    bool committed; /* COMMIT was sent */
+    struct sl_packer *packer; /* NULL: blocks go plain */
+    uint8_t *packed;          /* with it: a block packed */
+    uint64_t stored;          /* bytes offered so far */
+    bool committed;           /* COMMIT was sent */
     struct sl_id digest;
     enum sl_outcome outcome;
     int failed; /* a call failed: nothing but abort is left */
@@ -158,6 +161,8 @@ struct sl_download {
     struct want wants[WINDOW_MAX];
     unsigned wants_first, wants_count; /* a ring, in order of blocks */
     uint8_t *buffer;
+    struct sl_unpacker *unpacker; /* with `packed`, from the first packed block on */
+    uint8_t *packed;
     struct sl_sealer *sealer;
 };
 

@@ -25,6 +25,8 @@ static int prepare(struct sl_download *download, struct sl_err *err)
 void sl_client_download_fini(struct sl_download *download)
 {
     sl_sealer_free(download->sealer);
+    sl_unpacker_free(download->unpacker);
+    sl_pages_free(download->packed, SL_BLOCK_BYTES);
     sl_pages_free(download->buffer, SL_BLOCK_BYTES);
     sl_free(download->leaves);
 }
@@ -384,6 +386,40 @@ int sl_download_range(struct sl_download *download, uint32_t first, uint32_t cou
 
 /* --- giving ---------------------------------------------------------------------------------- */
 
+static int prepare_unpacking(struct sl_download *download)
+{
+    if (!download->packed)
+        download->packed = sl_pages_alloc(SL_BLOCK_BYTES);
+    if (!download->packed)
+        return SL_ERR_NO_MEMORY;
+    return download->unpacker ? 0 : sl_unpacker_new(&download->unpacker, NULL);
+}
+
+static int unpack(struct sl_download *download, const struct sl_offer *about, size_t length)
+{
+    const struct sl_client *client = download->object.session->client;
+    uint64_t began = sl_client_stage_begin(client);
+    int rc = sl_unpack(download->unpacker, about->codec, download->packed, about->stored_bytes,
+                       download->buffer, length);
+    sl_client_stage_end(client, SL_STAGE_PACK, began);
+    return rc;
+}
+
+/* The stored bytes out of the slot, unsealed. */
+static int empty_slot(struct sl_download *download, const struct want *want, uint8_t *to)
+{
+    struct session *session = download->object.session;
+    const uint8_t *from = sl_client_slot_memory(&session->slots, want->slot);
+    if (!download->sealer) {
+        memcpy(to, from, want->about.stored_bytes);
+        return 0;
+    }
+    uint64_t began = sl_client_stage_begin(session->client);
+    int rc = sl_unseal(download->sealer, &want->about, from, to, NULL);
+    sl_client_stage_end(session->client, SL_STAGE_SEAL, began);
+    return rc;
+}
+
 /* From the slot into the private buffer; then it is checked. SL_ERR_CHECKSUM, or SL_ERR_CRYPTO,
  * when the bytes are not the block's. No lock held: the slot is ours. */
 static int take_block(struct sl_download *download, const struct want *want, size_t length)
@@ -395,20 +431,17 @@ static int take_block(struct sl_download *download, const struct want *want, siz
         memset(download->buffer, 0, length);
         return known_zero(download, want->block) ? 0 : SL_ERR_CHECKSUM;
     }
-    if (about->codec != SL_CODEC_PLAIN)
-        return SL_ERR_UNSUPPORTED;
-    if (about->plain_bytes != length || about->stored_bytes != length)
+    bool packed = about->codec != SL_CODEC_PLAIN;
+    if (about->plain_bytes != length || !about->stored_bytes || about->stored_bytes > length ||
+        (!packed && about->stored_bytes != length))
         return SL_ERR_CHECKSUM;
-    const uint8_t *from = sl_client_slot_memory(&session->slots, want->slot);
-    if (download->sealer) {
-        uint64_t began = sl_client_stage_begin(session->client);
-        int rc = sl_unseal(download->sealer, about, from, download->buffer, NULL);
-        sl_client_stage_end(session->client, SL_STAGE_SEAL, began);
-        if (rc)
-            return rc;
-    } else {
-        memcpy(download->buffer, from, length);
-    }
+    int rc = packed ? prepare_unpacking(download) : 0;
+    if (!rc)
+        rc = empty_slot(download, want, packed ? download->packed : download->buffer);
+    if (!rc && packed)
+        rc = unpack(download, about, length);
+    if (rc)
+        return rc;
     uint64_t began = sl_client_stage_begin(session->client);
     struct sl_id digest = sl_digest(session->welcome.digest_seed, download->buffer, length);
     sl_client_stage_end(session->client, SL_STAGE_DIGEST, began);

@@ -1,4 +1,4 @@
-/* Uploads: bytes into blocks, blocks digested while hot in cache, sealed if need be, offered. Does
+/* Uploads: bytes into blocks, blocks digested while hot in cache, packed, sealed, offered. Does
  * no disk I/O and starts nothing; the caller's thread does all the work. */
 #include "core/base/alloc.h"
 #include "core/client/client_internal.h"
@@ -32,17 +32,28 @@ static int prepare(struct sl_upload *upload, uint64_t length_hint, struct sl_err
     upload->leaves = sl_calloc(upload->leaves_room, sizeof *upload->leaves);
     if (!upload->leaves)
         return sl_err_set(err, SL_ERR_NO_MEMORY, "out of memory");
-    if (!session->sealed)
+    enum sl_codec codec = session->client->config.codec;
+    if (!session->sealed && codec == SL_CODEC_PLAIN)
         return 0;
     upload->buffer = sl_pages_alloc(SL_BLOCK_BYTES);
     if (!upload->buffer)
         return sl_err_set(err, SL_ERR_NO_MEMORY, "out of memory");
-    return sl_sealer_new(session->secret_up, &upload->sealer, err);
+    if (codec != SL_CODEC_PLAIN) {
+        upload->packed = sl_pages_alloc(SL_BLOCK_BYTES);
+        if (!upload->packed)
+            return sl_err_set(err, SL_ERR_NO_MEMORY, "out of memory");
+        int rc = sl_packer_new(codec, session->client->config.codec_level, &upload->packer, err);
+        if (rc)
+            return rc;
+    }
+    return session->sealed ? sl_sealer_new(session->secret_up, &upload->sealer, err) : 0;
 }
 
 void sl_client_upload_fini(struct sl_upload *upload)
 {
     sl_sealer_free(upload->sealer);
+    sl_packer_free(upload->packer);
+    sl_pages_free(upload->packed, SL_BLOCK_BYTES);
     sl_pages_free(upload->buffer, SL_BLOCK_BYTES);
     sl_free(upload->leaves);
 }
@@ -228,17 +239,40 @@ static void examine(struct sl_upload *upload, struct sl_offer *offer)
     sl_client_stage_end(session->client, SL_STAGE_DIGEST, began);
 }
 
-/* From the private buffer into a slot. */
-static int seal(struct sl_upload *upload, struct sl_offer *offer, struct sl_err *err)
+/* Returns what will be stored: the block packed, or as it is. */
+static const uint8_t *pack(struct sl_upload *upload, struct sl_offer *offer)
 {
     struct session *session = upload->object.session;
+    if (!upload->packer)
+        return upload->at;
+    uint64_t began = sl_client_stage_begin(session->client);
+    size_t packed = sl_pack(upload->packer, upload->at, offer->plain_bytes, upload->packed);
+    if (packed) {
+        offer->codec = (uint8_t)session->client->config.codec;
+        offer->stored_bytes = (uint32_t)packed;
+        offer->stored_digest =
+            sl_digest(session->welcome.digest_seed, upload->packed, offer->stored_bytes);
+    }
+    sl_client_stage_end(session->client, SL_STAGE_PACK, began);
+    return packed ? upload->packed : upload->at;
+}
+
+/* From the private buffer into a slot: packed, sealed, or both. */
+static int fill_slot(struct sl_upload *upload, struct sl_offer *offer, struct sl_err *err)
+{
+    struct session *session = upload->object.session;
+    const uint8_t *from = pack(upload, offer);
     int rc = need_slot(upload, err);
     if (rc)
         return rc;
+    uint8_t *to = sl_client_slot_memory(&session->slots, upload->slot);
+    if (!upload->sealer) {
+        memcpy(to, from, offer->stored_bytes);
+        return 0;
+    }
     uint64_t began = sl_client_stage_begin(session->client);
     offer->seal_number = atomic_fetch_add(&session->seal_next, 1);
-    rc = sl_seal(upload->sealer, offer, upload->at,
-                 sl_client_slot_memory(&session->slots, upload->slot), err);
+    rc = sl_seal(upload->sealer, offer, from, to, err);
     sl_client_stage_end(session->client, SL_STAGE_SEAL, began);
     return rc;
 }
@@ -251,9 +285,10 @@ static int offer_block(struct sl_upload *upload, struct sl_err *err)
     bool zero = offer.flags & SL_BLOCK_ZERO;
     int rc = keep_leaf(upload, &offer.plain_digest, err);
     if (!rc && !zero && upload->buffer)
-        rc = seal(upload, &offer, err);
+        rc = fill_slot(upload, &offer, err);
     if (rc)
         return rc;
+    upload->stored += offer.stored_bytes;
     upload->length += upload->filled;
     upload->filled = 0;
     pthread_mutex_lock(&session->lock);
@@ -354,7 +389,8 @@ int sl_upload_commit(struct sl_upload *upload, uint64_t index_bytes, sl_deadline
         rc = await_stored(upload, index_bytes, deadline, err);
     }
     if (!rc && ret_stored)
-        *ret_stored = (struct sl_stored){upload->outcome, upload->digest, upload->length};
+        *ret_stored =
+            (struct sl_stored){upload->outcome, upload->digest, upload->length, upload->stored};
     if (rc)
         sl_err_prefix(err, "\"%s\"", upload->object.name);
     drop(upload);

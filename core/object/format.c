@@ -36,6 +36,11 @@ uint64_t sl_align_up(uint64_t bytes)
     return (bytes + SL_OBJECT_ALIGN - 1) & ~(uint64_t)(SL_OBJECT_ALIGN - 1);
 }
 
+uint64_t sl_block_room(const struct sl_block *block)
+{
+    return sl_align_up(block->flags & SL_BLOCK_ZERO ? block->plain_bytes : block->stored_bytes);
+}
+
 /* --- footer ---------------------------------------------------------------------------------- */
 
 static void write_block(struct sl_writer *w, const struct sl_block *block)
@@ -80,48 +85,64 @@ static const char *read_block(struct sl_reader *r, struct sl_block *block)
     return reserved ? "has reserved bytes set" : NULL;
 }
 
-/* Returns what is wrong with the place and lengths of a plain, unencrypted entry, or NULL. */
-static const char *check_block(const struct sl_block *block, uint64_t length, uint32_t index,
-                               uint64_t seed)
+static const char *check_hole(const struct sl_block *block, uint64_t seed)
 {
-    uint32_t plain_bytes = sl_block_length(length, index);
-    if (block->plain_bytes != plain_bytes)
-        return "has a length that does not fit the content's";
-    if (block->flags & (uint8_t)~SL_BLOCK_ZERO)
-        return "has unknown flags";
-    if (!sl_id_equal(&block->tag, &no_id))
-        return "has a tag but no key";
+    struct sl_id zeros = sl_digest_zeros(seed, block->plain_bytes);
+    if (block->codec != SL_CODEC_PLAIN)
+        return "is a hole, but compressed";
     if (!sl_id_equal(&block->stored_digest, &block->plain_digest))
-        return "is stored plain but has two digests";
-    if (!(block->flags & SL_BLOCK_ZERO)) {
-        if (block->stored_bytes != plain_bytes)
-            return "is stored plain but has two lengths";
-        return block->offset == (uint64_t)index * SL_BLOCK_BYTES ? NULL : "is out of its place";
-    }
-    struct sl_id zeros = sl_digest_zeros(seed, plain_bytes);
+        return "is a hole but has two digests";
     if (!sl_id_equal(&block->plain_digest, &zeros))
         return "is a hole without the digest of zeros";
     return block->offset || block->stored_bytes ? "is a hole that has a place" : NULL;
 }
 
+/* Returns what is wrong with the place and lengths of an unencrypted entry, or NULL. `place` is
+ * where it should begin, if it is no hole. */
+static const char *check_block(const struct sl_block *block, const struct sl_trailer *trailer,
+                               uint32_t index, uint64_t place, uint64_t seed)
+{
+    if (block->plain_bytes != sl_block_length(trailer->length, index))
+        return "has a length that does not fit the content's";
+    if (block->flags & (uint8_t)~SL_BLOCK_ZERO)
+        return "has unknown flags";
+    if (!sl_id_equal(&block->tag, &no_id))
+        return "has a tag but no key";
+    if (block->flags & SL_BLOCK_ZERO)
+        return check_hole(block, seed);
+    if (block->codec != SL_CODEC_PLAIN) {
+        if (trailer->version < SL_OBJECT_VERSION_PACKED)
+            return "is compressed, in a format version that has no such blocks";
+        if (!block->stored_bytes || block->stored_bytes >= block->plain_bytes)
+            return "is compressed to a length that it cannot have";
+    } else if (block->stored_bytes != block->plain_bytes) {
+        return "is stored plain but has two lengths";
+    } else if (!sl_id_equal(&block->stored_digest, &block->plain_digest)) {
+        return "is stored plain but has two digests";
+    }
+    return block->offset == place ? NULL : "is out of its place";
+}
+
+/* `*place` is where the block should begin, and then where the one behind it should. */
 static int decode_block(struct sl_reader *r, const struct sl_trailer *trailer, uint64_t seed,
-                        uint32_t index, struct sl_block *block, struct sl_err *err)
+                        uint32_t index, uint64_t *place, struct sl_block *block, struct sl_err *err)
 {
     const char *wrong = read_block(r, block);
     if (!wrong && block->codec > SL_CODEC_LZ4)
         wrong = "has an unknown codec";
-    if (!wrong && (block->codec != SL_CODEC_PLAIN || block->key_id)) {
+    if (!wrong && block->key_id) {
         sl_err_set(err, SL_ERR_UNSUPPORTED,
-                   "\"%s\": block %u is %s, which this version cannot read", trailer->name, index,
-                   block->key_id ? "encrypted" : "compressed");
+                   "\"%s\": block %u is encrypted, which this version cannot read", trailer->name,
+                   index);
         sl_err_hint(err, "a newer version of Sluice wrote it; use that one to read it");
         return SL_ERR_UNSUPPORTED;
     }
     if (!wrong)
-        wrong = check_block(block, trailer->length, index, seed);
+        wrong = check_block(block, trailer, index, *place, seed);
     if (wrong)
         return sl_err_set(err, SL_ERR_FORMAT, "\"%s\": block %u of the footer %s", trailer->name,
                           index, wrong);
+    *place += sl_block_room(block);
     return 0;
 }
 
@@ -139,12 +160,18 @@ int sl_footer_decode(const struct sl_trailer *trailer, uint64_t seed, const uint
         return sl_err_set(err, SL_ERR_FORMAT, "\"%s\": footer's padding is not zero",
                           trailer->name);
     struct sl_reader r = sl_reader_on(bytes, used);
+    uint64_t place = 0;
+    bool packed = false;
     for (uint32_t i = 0; i < trailer->blocks; i++) {
-        int rc = decode_block(&r, trailer, seed, i, &table[i], err);
+        int rc = decode_block(&r, trailer, seed, i, &place, &table[i], err);
         if (rc)
             return rc;
+        packed |= table[i].codec != SL_CODEC_PLAIN;
     }
-    if (trailer->footer_offset != sl_align_up(trailer->length))
+    if (packed != (trailer->version == SL_OBJECT_VERSION_PACKED))
+        return sl_err_set(err, SL_ERR_FORMAT,
+                          "\"%s\": no block is compressed in a version for that", trailer->name);
+    if (trailer->footer_offset != place)
         return sl_err_set(err, SL_ERR_FORMAT, "\"%s\": footer does not follow the content",
                           trailer->name);
     int rc = sl_digest_table(seed, table, trailer->blocks, &digest, err);
@@ -196,9 +223,9 @@ static int check_envelope(const uint8_t *bytes, struct sl_reader *r, struct sl_t
     if (memcmp(digest.bytes, bytes + DIGEST_AT, sizeof digest.bytes) != 0)
         return sl_err_set(err, SL_ERR_CHECKSUM, "trailer is damaged");
     t->version = sl_read_u16(r);
-    if (t->version != SL_OBJECT_VERSION) {
-        sl_err_set(err, SL_ERR_VERSION, "object has format version %u, this Sluice reads %u",
-                   t->version, SL_OBJECT_VERSION);
+    if (t->version < SL_OBJECT_VERSION || t->version > SL_OBJECT_VERSION_PACKED) {
+        sl_err_set(err, SL_ERR_VERSION, "object has format version %u, this Sluice reads up to %u",
+                   t->version, SL_OBJECT_VERSION_PACKED);
         sl_err_hint(err, "a newer version of Sluice wrote it; use that one to read it");
         return SL_ERR_VERSION;
     }

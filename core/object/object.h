@@ -2,8 +2,9 @@
  * specification, with offsets; this header is its implementation's interface. Pure: bytes to
  * bytes, no files.
  *
- *   content   blocks; stored plain, block i lies at i × 1 MiB and the file begins with the
- *             original bytes; otherwise each block starts at the next multiple of 4096
+ *   content   blocks, each at the next multiple of 4096 behind the one before it; as long as all
+ *             are stored plain, block i lies at i × 1 MiB and the file begins with the original
+ *             bytes
  *   footer    a table of blocks (struct sl_block), starts on 4096
  *   trailer   the last 4096 bytes: what this is, whose it is, where the footer is, digests
  *
@@ -20,13 +21,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SL_OBJECT_VERSION       1
-#define SL_OBJECT_ALIGN         4096u
-#define SL_OBJECT_TRAILER_BYTES 4096u
-#define SL_OBJECT_BLOCKS_MAX    (1u << 20) /* 1 TiB of content */
-#define SL_FULL_NAME_MAX        (SL_STANZA_MAX + SL_NAME_MAX)
+#define SL_OBJECT_VERSION        1 /* every block plain */
+#define SL_OBJECT_VERSION_PACKED 2 /* some blocks are compressed */
+#define SL_OBJECT_ALIGN          4096u
+#define SL_OBJECT_TRAILER_BYTES  4096u
+#define SL_OBJECT_BLOCKS_MAX     (1u << 20) /* 1 TiB of content */
+#define SL_FULL_NAME_MAX         (SL_STANZA_MAX + SL_NAME_MAX)
 
-enum sl_codec { SL_CODEC_PLAIN = 0, SL_CODEC_ZSTD = 1, SL_CODEC_LZ4 = 2 }; /* 1, 2: not yet */
+enum sl_codec { SL_CODEC_PLAIN = 0, SL_CODEC_ZSTD = 1, SL_CODEC_LZ4 = 2 };
 
 /* One entry of the footer's table. */
 struct sl_block {
@@ -78,6 +80,8 @@ uint32_t sl_crc32c_combine(uint32_t crc_a, uint32_t crc_b, uint64_t b_bytes);
 uint32_t sl_blocks_of(uint64_t length);
 uint32_t sl_block_length(uint64_t length, uint32_t block);
 uint64_t sl_align_up(uint64_t bytes); /* to SL_OBJECT_ALIGN */
+/* How much of the file a block takes: a hole as much as its plain bytes would. */
+uint64_t sl_block_room(const struct sl_block *block);
 
 /* Footer and trailer as they lie in the file. `bytes` of sl_align_up(blocks × entry size), and of
  * SL_OBJECT_TRAILER_BYTES; written with their padding. */
@@ -87,7 +91,7 @@ void sl_footer_encode(const struct sl_block *table, uint32_t blocks, uint8_t *by
  * content digest. `table` has room for trailer->blocks; after a failure its content is undefined.
  * A zero block has offset, stored_bytes, codec, key_id and tag 0 and both digests that of zeros.
  * SL_ERR_FORMAT, SL_ERR_CHECKSUM, SL_ERR_NO_MEMORY, or SL_ERR_UNSUPPORTED for a block that is
- * compressed or encrypted (this version writes neither). */
+ * encrypted (this version writes none). */
 int sl_footer_decode(const struct sl_trailer *trailer, uint64_t seed, const uint8_t *bytes,
                      struct sl_block *table, struct sl_err *err);
 void sl_trailer_encode(const struct sl_trailer *trailer, uint8_t bytes[SL_OBJECT_TRAILER_BYTES]);

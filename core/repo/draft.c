@@ -68,6 +68,23 @@ static const char *zero_fault(const struct sl_object_draft *draft, const struct 
     return sl_id_equal(&zeros, &block->plain_digest) ? NULL : "is zero, but its digest is not";
 }
 
+static const char *codec_fault(const struct sl_object_draft *draft, const struct sl_offer *block)
+{
+    if (block->codec > SL_CODEC_LZ4)
+        return "has an unknown codec";
+    if (block->codec == SL_CODEC_PLAIN) {
+        if (block->stored_bytes != block->plain_bytes)
+            return "is plain, but has two lengths";
+        return sl_id_equal(&block->plain_digest, &block->stored_digest)
+                   ? NULL
+                   : "is plain, but has two digests";
+    }
+    if (!block->stored_bytes || block->stored_bytes >= block->plain_bytes)
+        return "is compressed to an impossible length";
+    /* its place is behind the one before it, whose length must be known */
+    return draft->entered == draft->high ? NULL : "is compressed, but not the next";
+}
+
 /* What is wrong with the block by itself, or where it stands. */
 static const char *block_fault(const struct sl_object_draft *draft, const struct sl_offer *block)
 {
@@ -87,17 +104,11 @@ static const char *block_fault(const struct sl_object_draft *draft, const struct
         return "is short, but not the last";
     if (draft->short_block != UINT32_MAX && index > draft->short_block)
         return "comes after a short one";
+    if (index != draft->high && (draft->packed || block->codec != SL_CODEC_PLAIN))
+        return "is not the next, in an object with compressed blocks";
     if (block->flags & SL_BLOCK_ZERO)
         return zero_fault(draft, block);
-    if (block->codec > SL_CODEC_LZ4)
-        return "has an unknown codec";
-    if (block->codec != SL_CODEC_PLAIN)
-        return NULL;
-    if (block->stored_bytes != block->plain_bytes)
-        return "is plain, but has two lengths";
-    return sl_id_equal(&block->plain_digest, &block->stored_digest)
-               ? NULL
-               : "is plain, but has two digests";
+    return codec_fault(draft, block);
 }
 
 static int grow_table(struct sl_object_draft *draft, uint32_t index, struct sl_err *err)
@@ -116,6 +127,12 @@ static int grow_table(struct sl_object_draft *draft, uint32_t index, struct sl_e
     return 0;
 }
 
+/* As long as all blocks are plain they lie at multiples of their size and may come in any order. */
+static uint64_t place_of(const struct sl_object_draft *draft, uint32_t index)
+{
+    return index == draft->high ? draft->cursor : (uint64_t)index * SL_BLOCK_BYTES;
+}
+
 int sl_draft_block(struct sl_object_draft *draft, const struct sl_offer *block,
                    uint64_t *ret_offset, struct sl_err *err)
 {
@@ -123,27 +140,26 @@ int sl_draft_block(struct sl_object_draft *draft, const struct sl_offer *block,
     if (fault)
         return sl_err_set(err, SL_ERR_PROTOCOL, "block %u of \"%s\" %s", block->block,
                           draft->trailer.name, fault);
-    if (block->codec != SL_CODEC_PLAIN)
-        return sl_err_set(err, SL_ERR_UNSUPPORTED,
-                          "block %u of \"%s\" is compressed, which this version cannot store",
-                          block->block, draft->trailer.name);
     int rc = grow_table(draft, block->block, err);
     if (rc)
         return rc;
     bool zero = block->flags & SL_BLOCK_ZERO;
     struct sl_block *entry = &draft->table[block->block];
     *entry = (struct sl_block){
-        .offset = zero ? 0 : (uint64_t)block->block * SL_BLOCK_BYTES,
+        .offset = zero ? 0 : place_of(draft, block->block),
         .stored_bytes = block->stored_bytes,
         .plain_bytes = block->plain_bytes,
         .codec = block->codec,
         .flags = block->flags,
         .plain_digest = block->plain_digest,
-        .stored_digest = block->plain_digest,
+        .stored_digest = zero ? block->plain_digest : block->stored_digest,
     };
     draft->entered++;
-    if (block->block >= draft->high)
+    draft->packed |= block->codec != SL_CODEC_PLAIN;
+    if (block->block >= draft->high) {
+        draft->cursor = place_of(draft, block->block) + sl_block_room(entry);
         draft->high = block->block + 1;
+    }
     if (block->plain_bytes < SL_BLOCK_BYTES)
         draft->short_block = block->block;
     *ret_offset = entry->offset;
@@ -186,13 +202,13 @@ int sl_draft_finish(struct sl_object_draft *draft, uint64_t length, uint64_t ind
         return sl_err_set(err, SL_ERR_CHECKSUM, "the content of \"%s\" is %s, it should be %s",
                           trailer->name, sl_id_text(&digest, found), sl_id_text(expect, wanted));
     }
-    trailer->version = SL_OBJECT_VERSION;
+    trailer->version = draft->packed ? SL_OBJECT_VERSION_PACKED : SL_OBJECT_VERSION;
     trailer->repository = draft->repo->uuid;
     trailer->length = length;
     trailer->index_bytes = index_bytes;
     trailer->blocks = draft->high;
     trailer->footer_bytes = draft->high * SL_BLOCK_ENTRY_BYTES;
-    trailer->footer_offset = sl_align_up(length);
+    trailer->footer_offset = draft->packed ? draft->cursor : sl_align_up(length);
     trailer->content_digest = digest;
     trailer->created_ns = sl_wall_ns();
     draft->finished = true;

@@ -1,6 +1,7 @@
 /* Reading objects: nothing leaves here that was not checked against the digests in the footer, and
  * the footer against the trailer. */
 #include "core/base/alloc.h"
+#include "core/object/codec.h"
 #include "core/repo/repo_internal.h"
 
 #include <inttypes.h>
@@ -107,6 +108,8 @@ void sl_object_close(struct sl_object *object)
     if (!object)
         return;
     object->repo->store->ops->close(object->file);
+    sl_unpacker_free(object->unpacker);
+    sl_pages_free(object->packed, SL_BLOCK_BYTES);
     sl_free(object->table);
     sl_free(object);
 }
@@ -135,9 +138,6 @@ int sl_object_block_check(const struct sl_object *object, uint32_t index, const 
 {
     const struct sl_block *block = &object->table[index];
     const char *name = object->trailer.name;
-    if (block->codec != SL_CODEC_PLAIN || block->key_id)
-        return sl_err_set(err, SL_ERR_UNSUPPORTED, "block %u of \"%s\" is compressed or encrypted",
-                          index, name);
     struct sl_id digest = sl_digest(object->repo->digest_seed, bytes, block->stored_bytes);
     if (!sl_id_equal(&digest, &block->stored_digest))
         return sl_err_set(err, SL_ERR_CHECKSUM, "block %u of \"%s\" is damaged", index, name);
@@ -148,6 +148,38 @@ int sl_object_block_check(const struct sl_object *object, uint32_t index, const 
     return 0;
 }
 
+static int prepare_unpacking(struct sl_object *object, struct sl_err *err)
+{
+    if (!object->packed)
+        object->packed = sl_pages_alloc(SL_BLOCK_BYTES);
+    if (!object->packed)
+        return sl_err_set(err, SL_ERR_NO_MEMORY, "out of memory for a compressed block");
+    return object->unpacker ? 0 : sl_unpacker_new(&object->unpacker, err);
+}
+
+static int read_packed(struct sl_object *object, uint32_t index, void *to, struct sl_err *err)
+{
+    const struct sl_block *block = &object->table[index];
+    int rc = prepare_unpacking(object, err);
+    if (!rc)
+        rc = object->repo->store->ops->read(object->file, object->packed,
+                                            sl_align_up(block->stored_bytes), block->offset, err);
+    if (!rc)
+        rc = sl_object_block_check(object, index, object->packed, err);
+    if (rc)
+        return rc;
+    rc = sl_unpack(object->unpacker, block->codec, object->packed, block->stored_bytes, to,
+                   block->plain_bytes);
+    struct sl_id digest = {0};
+    if (!rc)
+        digest = sl_digest(object->repo->digest_seed, to, block->plain_bytes);
+    if (rc || !sl_id_equal(&digest, &block->plain_digest))
+        return sl_err_set(err, rc ? rc : SL_ERR_CHECKSUM,
+                          "block %u of \"%s\" does not unpack to what it was", index,
+                          object->trailer.name);
+    return 0;
+}
+
 static int read_block(struct sl_object *object, uint32_t index, void *to, struct sl_err *err)
 {
     const struct sl_block *block = &object->table[index];
@@ -155,6 +187,8 @@ static int read_block(struct sl_object *object, uint32_t index, void *to, struct
         memset(to, 0, block->plain_bytes);
         return 0;
     }
+    if (block->codec != SL_CODEC_PLAIN)
+        return read_packed(object, index, to, err);
     int rc = object->repo->store->ops->read(object->file, to, sl_align_up(block->stored_bytes),
                                             block->offset, err);
     return rc ? rc : sl_object_block_check(object, index, to, err);

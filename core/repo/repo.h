@@ -45,8 +45,8 @@ struct sl_file *sl_draft_file(struct sl_object_draft *draft); /* for queue_write
 /* Enters a block in the table and says where in the file its stored bytes go (written by the
  * caller, padded with zeros to 4096). Zero blocks get no place (`*ret_offset` = 0); that their
  * digest is that of zeros is checked here. Refuses a block that was entered before, bad lengths and
- * codecs, and one that is more than 4096 ahead of the number of blocks entered (SL_ERR_PROTOCOL);
- * compressed ones with SL_ERR_UNSUPPORTED. */
+ * codecs, and one that is more than 4096 ahead of the number of blocks entered (SL_ERR_PROTOCOL).
+ * From the first compressed block on, and up to it, blocks come in order. */
 int sl_draft_block(struct sl_object_draft *draft, const struct sl_offer *block,
                    uint64_t *ret_offset, struct sl_err *err);
 /* All blocks are written: check that none is missing, that lengths fit, that the digest is
@@ -81,7 +81,9 @@ struct sl_object {
     struct sl_file *file;
     uint64_t file_bytes;
     struct sl_trailer trailer;
-    struct sl_block *table; /* trailer.blocks entries */
+    struct sl_block *table;       /* trailer.blocks entries */
+    struct sl_unpacker *unpacker; /* with `packed`, from the first compressed block on */
+    void *packed;
 };
 
 int sl_object_open(struct sl_repo *repo, const char *full_name, struct sl_object **ret_object,
@@ -94,7 +96,7 @@ int sl_object_stat(struct sl_repo *repo, const char *full_name, struct sl_traile
  * their padding up to 4096? 0, SL_ERR_CHECKSUM or SL_ERR_FORMAT. */
 int sl_object_block_check(const struct sl_object *object, uint32_t index, const void *bytes,
                           struct sl_err *err);
-/* Block `index`, checked against its stored digest, decoded (plain for now), checked against its
+/* Block `index`, checked against its stored digest, unpacked, checked against its
  * leaf digest. `to` has room for SL_BLOCK_BYTES, aligned to SL_STORE_ALIGN. */
 int sl_object_block(struct sl_object *object, uint32_t index, void *to, size_t *ret_bytes,
                     struct sl_err *err);

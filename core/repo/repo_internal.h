@@ -14,6 +14,8 @@ struct sl_object_draft {
     uint32_t entered;     /* how many blocks */
     uint32_t high;        /* greatest index + 1 */
     uint32_t short_block; /* index of a block that is not full, or UINT32_MAX */
+    uint64_t cursor;      /* where block `high` begins */
+    bool packed;          /* some block is compressed: then they come in order */
     bool finished;
     struct sl_trailer trailer;
 };

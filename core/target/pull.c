@@ -18,8 +18,10 @@ void sl_target_pull_begin(struct worker *worker, struct piece *piece)
     sl_target_worker_move(worker, piece);
 }
 
-/* Is the buffer what the offer says? The plain digest needs no look of its own: for plain blocks,
- * the only codec yet, control has seen that both are the same. */
+/* Is the buffer what the offer says? Of plain blocks both digests are the same, control has seen to
+ * that. That a packed block unpacks to its plain digest is its client's word: unpacking each would
+ * cost the target more than all else it does. `verify` unpacks, and so does every reader; a client
+ * that lies spoils its own stanza, as it could with plain bytes. */
 static int check(struct worker *worker, struct piece *piece)
 {
     const struct sl_offer *block = &piece->block;

@@ -41,6 +41,8 @@ static const char *offer_fault(const struct session *session, const struct sl_of
         return "OFFER before MEMORY";
     if (offer->stored_bytes == 0 || offer->stored_bytes > SL_BLOCK_BYTES)
         return "stored length out of range";
+    if (offer->codec != SL_CODEC_PLAIN && offer->stored_bytes >= offer->plain_bytes)
+        return "packed block that is not shorter";
     if (offer->codec == SL_CODEC_PLAIN &&
         (offer->stored_bytes != offer->plain_bytes ||
          !sl_id_equal(&offer->stored_digest, &offer->plain_digest)))

@@ -1,7 +1,8 @@
 /* sl_footer_decode on any bytes. Input: u8 flags, u8 number of blocks (taken mod 9), u32 bytes that
  * the last block lacks, then the footer (cut or filled with zeros to its size). With flag 1 footer
- * and content digest are made right, so that the fuzzer gets past them. What is accepted must be
- * exactly what the encoder writes. */
+ * and content digest are made right, so that the fuzzer gets past them; with flag 2 blocks may be
+ * packed and the other bits say where they end. What is accepted must be exactly what the encoder
+ * writes. */
 #include "core/object/object.h"
 
 #include <stdlib.h>
@@ -32,6 +33,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct sl_trailer trailer = {.version = SL_OBJECT_VERSION, .name = "fuzz", .blocks = blocks};
     trailer.length = blocks ? (uint64_t)blocks * SL_BLOCK_BYTES - lack : 0;
     trailer.footer_offset = sl_align_up(trailer.length);
+    if (flags & 2) { /* where packed blocks end is the trailer's word */
+        trailer.version = SL_OBJECT_VERSION_PACKED;
+        trailer.footer_offset = (uint64_t)(flags >> 2) * SL_OBJECT_ALIGN;
+    }
     trailer.footer_bytes = blocks * SL_BLOCK_ENTRY_BYTES;
     size_t whole = sl_align_up(trailer.footer_bytes), left = sl_reader_left(&r);
     sl_read_into(&r, bytes, left < whole ? left : whole);

@@ -78,6 +78,57 @@ static void tcp__every_size_sealed_or_not__comes_back(void **state)
     }
 }
 
+/* A third text, a third noise, a third zeros. */
+static uint8_t *mixed_new(size_t count)
+{
+    uint8_t *bytes = content_new(7, count, true);
+    for (size_t i = 0; i < count; i++)
+        if (i / MiB % 3 == 0 && i % 61)
+            bytes[i] = (uint8_t)('a' + i % 97 % 23);
+    return bytes;
+}
+
+static void packed_round_trip(struct sl_client_config *config, enum sl_codec codec)
+{
+    struct sl_err err;
+    struct sl_stored stored, again;
+    const size_t count = 9 * MiB - 77;
+    uint8_t *bytes = mixed_new(count);
+    char name[64];
+    config->codec = codec;
+    config->codec_level = 1;
+    struct sl_client *client = open_must(config);
+    snprintf(name, sizeof name, "packed/%s-%d", sl_codec_name(codec), (int)config->seal);
+    assert_int_equal(upload(client, name, bytes, count, &stored, &err), 0);
+    assert_int_equal(stored.length, count);
+    if (codec == SL_CODEC_PLAIN)
+        assert_int_equal(stored.stored_bytes, 6 * MiB - 77);
+    else /* the noise (seven bits of eight), and less than half of the text */
+        assert_in_range(stored.stored_bytes, 5 * MiB / 2, 9 * MiB / 2);
+    assert_int_equal(fetch_and_compare(client, name, bytes, count, &err), 0);
+    sl_client_close(client);
+    config->codec = codec == SL_CODEC_LZ4 ? SL_CODEC_ZSTD : SL_CODEC_LZ4;
+    client = open_must(config); /* whatever it is packed with, it is the same */
+    assert_int_equal(upload(client, name, bytes, count, &again, &err), 0);
+    assert_int_equal(again.outcome, SL_STORED_IDENTICAL);
+    assert_true(sl_id_equal(&again.digest, &stored.digest));
+    sl_client_close(client);
+    free(bytes);
+}
+
+static void packed__every_codec_sealed_or_not__comes_back_smaller(void **state)
+{
+    (void)state;
+    for (int sealed = 0; sealed < 2; sealed++)
+        for (enum sl_codec codec = SL_CODEC_PLAIN; codec <= SL_CODEC_LZ4; codec++) {
+            struct world world;
+            world_open(&world, &(struct world_options){.listening = true});
+            world.config.seal = sealed ? SL_SEAL_ON : SL_SEAL_OFF;
+            packed_round_trip(&world.config, codec);
+            world_close(&world);
+        }
+}
+
 static void put__same_and_other_content__identical_or_refused(void **state)
 {
     (void)state;
@@ -306,6 +357,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(embedded__every_size__comes_back),
         cmocka_unit_test(tcp__every_size_sealed_or_not__comes_back),
+        cmocka_unit_test(packed__every_codec_sealed_or_not__comes_back_smaller),
         cmocka_unit_test(put__same_and_other_content__identical_or_refused),
         cmocka_unit_test(upload_abort__at_any_point__nothing_stays),
         cmocka_unit_test(download_range__parts_and_jumps__right_blocks),

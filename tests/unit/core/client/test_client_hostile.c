@@ -283,6 +283,23 @@ static bool damages_always(struct fake *fake, const struct sl_msg *msg)
     return but_block_2(fake, msg, push_damaged);
 }
 
+/* Packed bytes that are no frame, a frame of another length, and a codec nobody knows. */
+static void push_bad_pack(struct fake *fake, const struct sl_get *get)
+{
+    static const uint8_t codecs[] = {SL_CODEC_ZSTD, SL_CODEC_LZ4, 9};
+    struct sl_sent sent = answer_for(fake, get);
+    sent.block.codec = codecs[fake->counter % 3];
+    sent.block.stored_bytes = 5000;
+    fake->counter++;
+    sent.push = push(fake, 0, get->slot, fake->content + 2 * MiB, 5000, true);
+    say_sent(fake, &sent);
+}
+
+static bool packs_badly(struct fake *fake, const struct sl_msg *msg)
+{
+    return but_block_2(fake, msg, push_bad_pack);
+}
+
 static void claim_zero(struct fake *fake, const struct sl_get *get)
 {
     struct sl_sent sent = answer_for(fake, get);
@@ -371,6 +388,7 @@ static void reads_that_go_wrong__damage_is_named_and_never_given_out(void **stat
         int code;
     } cases[] = {{damages_once, 0},
                  {damages_always, SL_ERR_CHECKSUM},
+                 {packs_badly, SL_ERR_CHECKSUM},
                  {zero_that_is_not, SL_ERR_CHECKSUM},
                  {shorter_than_it_is, SL_ERR_CHECKSUM},
                  {read_fails, SL_ERR_READ},

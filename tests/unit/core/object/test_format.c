@@ -217,7 +217,7 @@ static void footer__bad_entries__refused_with_reason(void **state)
     CASE(f->table[2].plain_bytes++, SL_ERR_FORMAT, "block 2 of the footer has a length");
     CASE(f->table[0].flags = 2, SL_ERR_FORMAT, "unknown flags");
     CASE(f->table[0].codec = 3, SL_ERR_FORMAT, "unknown codec");
-    CASE(f->table[0].codec = SL_CODEC_ZSTD, SL_ERR_UNSUPPORTED, "compressed");
+    CASE(f->table[0].codec = SL_CODEC_ZSTD, SL_ERR_FORMAT, "has no such blocks");
     CASE(f->table[0].key_id = 1, SL_ERR_UNSUPPORTED, "encrypted");
     CASE(f->table[0].tag.bytes[9] = 1, SL_ERR_FORMAT, "has a tag but no key");
     CASE(f->table[0].stored_digest.bytes[0] ^= 1, SL_ERR_FORMAT, "two digests");
@@ -235,7 +235,9 @@ static void footer__bad_entries__refused_with_reason(void **state)
 static void trailer__bad_geometry__refused_with_reason(void **state)
 {
     struct fixture *f = *state, good = *f;
-    CASE(f->trailer.version = 2, SL_ERR_VERSION, "format version 2");
+    CASE(f->trailer.version = 2, SL_ERR_FORMAT, "no block is compressed");
+    CASE(f->trailer.version = 3, SL_ERR_VERSION, "format version 3");
+    CASE(f->trailer.version = 0, SL_ERR_VERSION, "format version 0");
     CASE(f->trailer.blocks = 2, SL_ERR_FORMAT, "number of blocks");
     CASE(f->trailer.length = UINT64_MAX, SL_ERR_FORMAT, "number of blocks");
     CASE(f->trailer.length = (1ull << 40) + 1, SL_ERR_FORMAT, "number of blocks");
@@ -249,6 +251,59 @@ static void trailer__bad_geometry__refused_with_reason(void **state)
     CASE(f->trailer.length -= 1, SL_ERR_FORMAT, "block 2 of the footer has a length");
     CASE((void)0, 0, "");
 #undef CASE
+}
+
+/* Version 2: block 0 packed to 5000 bytes, a hole, and the last block plain. */
+static void make_packed(struct fixture *f)
+{
+    f->table[0].codec = SL_CODEC_ZSTD;
+    f->table[0].stored_bytes = 5000;
+    f->table[0].stored_digest.bytes[0] ^= 1;
+    f->table[2].offset = 8192 + SL_BLOCK_BYTES;
+    f->trailer.version = SL_OBJECT_VERSION_PACKED;
+    f->trailer.footer_offset = 8192 + SL_BLOCK_BYTES + 4096;
+}
+
+static int decode_packed(struct fixture *f, struct sl_err *err)
+{
+    struct sl_trailer trailer;
+    struct sl_block table[BLOCKS];
+    encode(f);
+    int rc = sl_trailer_decode(
+        f->bytes, f->trailer.footer_offset + FOOTER_BYTES + SL_OBJECT_TRAILER_BYTES, &trailer, err);
+    if (!rc)
+        rc = sl_footer_decode(&trailer, SEED, f->footer, table, err);
+    if (!rc)
+        assert_memory_equal(&table[0].stored_digest, &f->table[0].stored_digest, 16);
+    return rc;
+}
+
+static void footer__packed_blocks__follow_one_another(void **state)
+{
+    struct fixture *f = *state, good;
+    struct sl_err err = {0};
+    make_packed(f);
+    good = *f;
+    assert_int_equal(decode_packed(f, &err), 0);
+#define PACKED(change, words)                                                                      \
+    do {                                                                                           \
+        *f = good;                                                                                 \
+        change;                                                                                    \
+        assert_int_equal(decode_packed(f, &err), SL_ERR_FORMAT);                                   \
+        assert_non_null(strstr(err.msg, words));                                                   \
+    } while (0)
+    PACKED(f->table[2].offset = 2 * SL_BLOCK_BYTES, "out of its place");
+    PACKED(f->table[2].offset += 4096, "out of its place");
+    PACKED(f->table[0].offset = 4096, "out of its place");
+    PACKED(f->table[0].stored_bytes = 0, "a length that it cannot have");
+    PACKED(f->table[0].stored_bytes = SL_BLOCK_BYTES, "a length that it cannot have");
+    PACKED(f->table[0].stored_bytes = UINT32_MAX, "a length that it cannot have");
+    PACKED(f->table[1].codec = SL_CODEC_LZ4, "a hole, but compressed");
+    PACKED(f->table[0].codec = 3, "unknown codec");
+    PACKED(f->trailer.footer_offset += 4096, "does not follow the content");
+    PACKED(f->trailer.footer_offset -= 4096, "does not follow the content");
+    PACKED(f->trailer.version = SL_OBJECT_VERSION, "has no such blocks");
+#undef PACKED
 }
 
 /* The footer one page too early in a file that is one page shorter: only the footer sees it. */
@@ -380,6 +435,7 @@ int main(void)
         TEST(trailer__any_bit_flipped_and_digest_made_anew__refused_or_told),
         TEST(footer__bad_entries__refused_with_reason),
         TEST(trailer__bad_geometry__refused_with_reason),
+        TEST(footer__packed_blocks__follow_one_another),
         TEST(footer__not_after_the_content__refused),
         TEST(trailer__wrong_file_length__refused),
         TEST(trailer__not_an_object__told),

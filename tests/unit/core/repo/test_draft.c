@@ -1,4 +1,5 @@
 /* Drafts: which blocks and which ends are taken. */
+#include "core/object/codec.h"
 #include "tests/unit/core/repo/repo_support.h"
 
 #define NAME "main/wal/1/seg"
@@ -110,10 +111,12 @@ static void draft_block__what_cannot_be__is_refused(void **state)
     REFUSED(SL_ERR_PROTOCOL);
     o = good, o.codec = 3;
     REFUSED(SL_ERR_PROTOCOL);
-    o = good, o.codec = SL_CODEC_ZSTD, o.stored_bytes = 100;
-    REFUSED(SL_ERR_UNSUPPORTED);
-    o = good, o.codec = SL_CODEC_LZ4, o.stored_bytes = 100;
-    REFUSED(SL_ERR_UNSUPPORTED);
+    o = good, o.codec = SL_CODEC_ZSTD;
+    REFUSED(SL_ERR_PROTOCOL);
+    o = good, o.codec = SL_CODEC_LZ4, o.stored_bytes = 0;
+    REFUSED(SL_ERR_PROTOCOL);
+    o = good, o.codec = SL_CODEC_LZ4, o.stored_bytes = 100, o.block = 1;
+    REFUSED(SL_ERR_PROTOCOL); /* not the next */
     o = good, o.block = SL_OBJECT_BLOCKS_MAX;
     REFUSED(SL_ERR_PROTOCOL);
     o = good, o.block = UINT32_MAX;
@@ -140,6 +143,106 @@ static void draft_block__what_cannot_be__is_refused(void **state)
     o = offer(w, 4096, 100, 'b');
     REFUSED(SL_ERR_PROTOCOL);
     sl_draft_free(draft);
+}
+
+/* A packed block, written; its plain bytes are `bytes` times `fill`, packed with `as` instead. */
+static int enter_packed(struct world *w, struct sl_object_draft *draft, uint32_t index,
+                        uint32_t bytes, uint8_t fill, uint8_t as, uint64_t *ret_offset)
+{
+    static uint8_t plain[SL_BLOCK_BYTES], packed[SL_BLOCK_BYTES];
+    struct sl_packer *packer;
+    struct sl_offer o = offer(w, index, bytes, fill);
+    memset(plain, as, bytes);
+    assert_int_equal(sl_packer_new(SL_CODEC_LZ4, 1, &packer, NULL), 0);
+    o.codec = SL_CODEC_LZ4;
+    o.stored_bytes = (uint32_t)sl_pack(packer, plain, bytes, packed);
+    o.stored_digest = sl_digest(w->repo->digest_seed, packed, o.stored_bytes);
+    sl_packer_free(packer);
+    int rc = sl_draft_block(draft, &o, ret_offset, NULL);
+    if (rc == 0) {
+        struct sl_file *file = sl_draft_file(draft);
+        uint8_t *page = sl_pages_alloc(SL_BLOCK_BYTES);
+        memcpy(page, packed, o.stored_bytes);
+        assert_int_equal(
+            file->store->ops->write(file, page, sl_align_up(o.stored_bytes), *ret_offset, NULL), 0);
+        sl_pages_free(page, SL_BLOCK_BYTES);
+    }
+    return rc;
+}
+
+static int publish(struct world *w, struct sl_object_draft *draft)
+{
+    struct sl_repo_publish item = {.draft = draft};
+    sl_repo_publish(w->repo, &item, 1);
+    return item.code;
+}
+
+static void draft__packed_blocks__lie_behind_one_another(void **state)
+{
+    struct world *w = *state;
+    static const uint8_t fills[4] = {'a', 0, 'c', 'd'};
+    struct sl_object_draft *draft = draft_new(w, 0);
+    uint64_t at = 99, behind;
+    assert_int_equal(enter_packed(w, draft, 0, SL_BLOCK_BYTES, 'a', 'a', &at), 0);
+    assert_int_equal(at, 0);
+    assert_int_equal(enter(w, draft, 2, SL_BLOCK_BYTES, 'c', &at), SL_ERR_PROTOCOL); /* a gap */
+    assert_int_equal(enter(w, draft, 1, SL_BLOCK_BYTES, 0, &at), 0);
+    assert_int_equal(enter(w, draft, 2, SL_BLOCK_BYTES, 'c', &behind), 0);
+    assert_int_equal(behind % 4096, 0);
+    assert_in_range(behind, SL_BLOCK_BYTES + 4096, SL_BLOCK_BYTES + 3 * 4096);
+    write_at(draft, behind, SL_BLOCK_BYTES, 'c');
+    assert_int_equal(enter_packed(w, draft, 3, 77777, 'd', 'd', &at), 0);
+    assert_int_equal(at, behind + SL_BLOCK_BYTES);
+    struct sl_id digest = digest_of(w, fills, 4, 77777);
+    uint64_t length = 3 * SL_BLOCK_BYTES + 77777;
+    assert_int_equal(sl_draft_finish(draft, length, 0, &digest, NULL), 0);
+    assert_int_equal(publish(w, draft), 0);
+    sl_draft_free(draft);
+
+    char *bytes;
+    size_t count;
+    assert_int_equal(sl_repo_fetch(w->repo, NAME, 8u << 20, &bytes, &count, NULL), 0);
+    assert_int_equal(count, length);
+    for (uint32_t i = 0; i < 4; i++)
+        assert_int_equal(bytes[(size_t)i * SL_BLOCK_BYTES + 77776], fills[i]);
+    sl_free(bytes);
+
+    draft = draft_new(w, 0); /* the same content stored plain is the same */
+    for (uint32_t i = 0; i < 4; i++) {
+        uint32_t some = i == 3 ? 77777 : SL_BLOCK_BYTES;
+        assert_int_equal(enter(w, draft, i, some, fills[i], &at), 0);
+        if (fills[i])
+            write_at(draft, at, some, fills[i]);
+    }
+    assert_int_equal(sl_draft_finish(draft, length, 0, &digest, NULL), 0);
+    struct sl_repo_publish item = {.draft = draft};
+    sl_repo_publish(w->repo, &item, 1);
+    assert_int_equal(item.code, 0);
+    assert_int_equal(item.outcome, SL_STORED_IDENTICAL);
+    sl_draft_free(draft);
+}
+
+/* A client packed something else than what it took the digest of: stored as it came, found by
+ * whoever unpacks it. */
+static void draft__packed_block_of_other_content__found_when_read(void **state)
+{
+    struct world *w = *state;
+    static const uint8_t fills[1] = {'a'};
+    struct sl_object_draft *draft = draft_new(w, 0);
+    uint64_t at;
+    assert_int_equal(enter_packed(w, draft, 0, SL_BLOCK_BYTES, 'a', 'b', &at), 0);
+    struct sl_id digest = digest_of(w, fills, 1, SL_BLOCK_BYTES);
+    assert_int_equal(sl_draft_finish(draft, SL_BLOCK_BYTES, 0, &digest, NULL), 0);
+    assert_int_equal(publish(w, draft), 0);
+    sl_draft_free(draft);
+    char *bytes;
+    size_t count;
+    struct sl_err err;
+    assert_int_equal(sl_repo_fetch(w->repo, NAME, 8u << 20, &bytes, &count, &err), SL_ERR_CHECKSUM);
+    assert_non_null(strstr(err.msg, "does not unpack to what it was"));
+    struct sl_repo_verify verify = {0};
+    assert_int_equal(sl_repo_verify(w->repo, "main", &verify, NULL), 0);
+    assert_int_equal(verify.damaged, 1);
 }
 
 static void draft_finish__what_does_not_fit__is_refused(void **state)
@@ -226,6 +329,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         BOTH(draft__blocks_in_any_order__become_the_object),
         BOTH(draft_block__what_cannot_be__is_refused),
+        BOTH(draft__packed_blocks__lie_behind_one_another),
+        BOTH(draft__packed_block_of_other_content__found_when_read),
         BOTH(draft_finish__what_does_not_fit__is_refused),
         BOTH(draft_new__bad_names__are_refused),
         BOTH(draft__three_thousand_blocks__are_kept),
