@@ -215,8 +215,9 @@ struct sl_listen {
     uint16_t port;       /* 0: any, see listener->port */
     sl_lane_admit admit;
     void *admit_arg;
-    /* called once for each rail met, before the first admit with it, so that the owner can make
-     * its shared domain; a failure refuses the lane */
+    /* called once for each rail met, by listen() for those that are ready, else before the first
+     * admit with it, so that the owner can make its shared domain; a failure refuses the lane, and
+     * it is called again for the next */
     int (*rail_met)(void *arg, struct sl_rail *rail, struct sl_err *err);
     uint16_t depth;
     uint32_t half_open_max; /* attempts that have not completed, in all */

@@ -13,7 +13,6 @@
 
 #include "core/base/alloc.h"
 #include "core/base/log.h"
-#include "core/wire/cursor.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -172,10 +171,7 @@ static void post_messages(struct verbs_lane *lane)
 
 static void queue_grant(struct verbs_lane *lane, uint32_t count)
 {
-    struct sl_writer w = sl_writer_on(sl_verbs_send_buffer(lane, lane->send_tail), SL_NOTICE_BYTES);
-    sl_write_u32(&w, SL_VERBS_GRANT_MAGIC);
-    sl_write_u32(&w, count);
-    sl_write_u64(&w, 0);
+    sl_verbs_grant_encode(count, sl_verbs_send_buffer(lane, lane->send_tail));
     lane->send_tail++;
     post_messages(lane);
 }
@@ -226,16 +222,13 @@ static void grant(struct verbs_lane *lane)
 
 static void take_grant(struct verbs_lane *lane, const uint8_t *bytes)
 {
-    struct sl_reader r = sl_reader_on(bytes, SL_NOTICE_BYTES);
-    uint32_t magic = sl_read_u32(&r), count = sl_read_u32(&r);
-    uint64_t zero = sl_read_u64(&r);
-    bool nudge = magic == SL_VERBS_GRANT_MAGIC && zero == 0 && count == 0;
-    if (nudge && lane->nudges < SL_VERBS_NUDGES) {
+    uint32_t count = 0;
+    int rc = sl_verbs_grant_decode(bytes, SL_NOTICE_BYTES, &count);
+    if (rc == 0 && count == 0 && lane->nudges < SL_VERBS_NUDGES) {
         lane->nudges++;
         return;
     }
-    if (magic != SL_VERBS_GRANT_MAGIC || zero != 0 || count == 0 || count > UINT16_MAX ||
-        lane->credits + count > UINT16_MAX) {
+    if (rc != 0 || count == 0 || lane->credits + count > SL_VERBS_GRANT_MAX) {
         fail(lane, SL_ERR_PROTOCOL, false, "the client sent a malformed grant");
         return;
     }

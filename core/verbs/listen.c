@@ -63,16 +63,16 @@ static void reject(struct rdma_cm_id *id, int code)
     sl_verbs->reject(id, bytes, sizeof bytes);
 }
 
-static int rail_for(struct listener *listener, const struct rdma_cm_id *id,
+static int rail_for(struct listener *listener, struct ibv_context *context, uint8_t port,
                     struct verbs_rail **ret_rail, struct sl_err *err)
 {
     struct verbs_rail *rail;
     for (rail = listener->rails; rail; rail = rail->next)
-        if (rail->device->context == id->verbs && rail->port == id->port_num) {
+        if (rail->device->context == context && rail->port == port) {
             *ret_rail = rail;
             return 0;
         }
-    int rc = sl_verbs_rail_new(id->verbs, id->port_num, &rail, err);
+    int rc = sl_verbs_rail_new(context, port, &rail, err);
     if (rc != 0)
         return rc;
     rc = listener->config.rail_met
@@ -166,7 +166,7 @@ static int admit(struct listener *listener, struct request *request, struct sl_e
     if (rc == 0 && listener->attempt_count == listener->config.half_open_max)
         rc = sl_err_set(err, SL_ERR_BUSY, "too many RDMA connections are opening");
     if (rc == 0)
-        rc = rail_for(listener, request->id, &rail, err);
+        rc = rail_for(listener, request->id->verbs, request->id->port_num, &rail, err);
     if (rc == 0)
         rc = listener->config.admit(listener->config.admit_arg, &rail->base, &request->hello,
                                     request->hello_bytes, &domain, reply, err);
@@ -389,6 +389,30 @@ static int listen_everywhere(struct listener *listener, uint16_t port, struct sl
     return 0;
 }
 
+/* Every port that clients may come through is met now: the owner registers its pool then, and to
+ * pin memory takes seconds for each GiB, in which nobody is listened to. What is not active yet, or
+ * cannot be used, is met when the first client comes. */
+static void meet_devices(struct listener *listener)
+{
+    int count = 0;
+    struct ibv_context **list = sl_verbs->get_devices(&count);
+    for (int i = 0; list && i < count; i++) {
+        struct verbs_device *device;
+        bool other = listener->ids[0]->verbs && listener->ids[0]->verbs != list[i];
+        if (other || sl_verbs_device_get(list[i], &device, NULL) != 0)
+            continue;
+        for (unsigned port = 1; port <= device->attr.phys_port_cnt; port++) {
+            struct verbs_rail *rail;
+            struct sl_err err;
+            if (rail_for(listener, list[i], (uint8_t)port, &rail, &err) != 0)
+                sl_log_err(SL_LOG_DEBUG, "verbs", &err, "not listening through it yet");
+        }
+        sl_verbs_device_put(device);
+    }
+    if (list)
+        sl_verbs->free_devices(list);
+}
+
 static const struct sl_listener_ops listener_ops = {.accept = accept_lane, .free = free_listener};
 
 int sl_verbs_listen(const struct sl_listen *config, struct sl_listener **ret_listener,
@@ -419,6 +443,7 @@ int sl_verbs_listen(const struct sl_listen *config, struct sl_listener **ret_lis
         free_listener(&listener->base);
         return rc;
     }
+    meet_devices(listener);
     *ret_listener = &listener->base;
     return 0;
 }

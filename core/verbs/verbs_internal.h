@@ -9,6 +9,7 @@
  *   lane.c      the lane contract: work, completions, events, closing
  *   connect.c   the passive end comes up
  *   listen.c    the active end comes up
+ *   grant.c     grants as bytes
  *
  * Lanes talk besides blocks in messages of 16 bytes (SEND):
  *
@@ -30,6 +31,7 @@
 #define SL_VERBS_INTERNAL_H
 
 #include "core/transport/lane.h"
+#include "core/verbs/grant.h"
 #include "core/verbs/verbs_ops.h"
 
 #include <pthread.h>
@@ -272,7 +274,6 @@ int sl_verbs_listen(const struct sl_listen *listen, struct sl_listener **ret_lis
                     struct sl_err *err);
 /* A refusal travels as private data of the reject: u32 magic "SLr1", u16 code, u16 zero. */
 #define SL_VERBS_REFUSAL_MAGIC 0x31724c53u
-#define SL_VERBS_GRANT_MAGIC   0x31674c53u
 
 static inline uint8_t sl_verbs_reads(int device_limit, unsigned wanted)
 {
