@@ -192,10 +192,67 @@ static void check_archiving(struct check *c)
         failed(c, "archive_command", &err);
         return;
     }
+    if (!s->archive_timeout_s)
+        warn(c, "archive_timeout",
+             "off: on a quiet server the last changes stay out of the archive for as long as their "
+             "segment lasts; set it, 60 for example");
+    else
+        ok(c, "archive_timeout", "%u s", s->archive_timeout_s);
     if (s->archive_library[0])
         ok(c, "archive_library", "%s", s->archive_library);
     else
         ok(c, "archive_command", "%s", s->archive_command);
+}
+
+/* Restores choose backups by the server's clock, and people by theirs. */
+static void check_server_clock(struct check *c)
+{
+    double skew = c->server.clock - (double)sl_wall_ns() / 1e9;
+    if (skew > SKEW_MS_MOST / 1e3 || skew < -SKEW_MS_MOST / 1e3)
+        warn(c, "server's clock", "differs from this host's by %.1f s", skew);
+}
+
+/* What backup and check call, as the role that they connect as. */
+static const char rights_sql[] =
+    "SELECT f, has_function_privilege(f, 'EXECUTE') FROM (VALUES"
+    " (CASE WHEN $1::int >= 150000 THEN 'pg_backup_start(text,boolean)'"
+    "  ELSE 'pg_start_backup(text,boolean,boolean)' END),"
+    " (CASE WHEN $1::int >= 150000 THEN 'pg_backup_stop(boolean)'"
+    "  ELSE 'pg_stop_backup(boolean,boolean)' END),"
+    " ('pg_switch_wal()'), ('pg_create_restore_point(text)')) AS wanted (f)"
+    " UNION ALL SELECT 'pg_read_all_settings', pg_has_role('pg_read_all_settings', 'USAGE')"
+    " UNION ALL SELECT current_user, true";
+
+static void check_rights(struct check *c)
+{
+    char version[16], missing[512] = "", grants[1024] = "", role[128] = "";
+    const char *parameters[] = {version};
+    struct sl_pg_rows *rows = NULL;
+    struct sl_err err = {0};
+    snprintf(version, sizeof version, "%d", c->server.version_num);
+    if (sl_pg_db_query(c->db, rights_sql, parameters, 1, deadline_of(c), &rows, &err)) {
+        failed(c, "rights", &err);
+        return;
+    }
+    int count = sl_pg_rows_count(rows);
+    snprintf(role, sizeof role, "%s", count ? sl_pg_rows_value(rows, count - 1, 0) : "");
+    for (int i = 0; i + 1 < count; i++) {
+        const char *what = sl_pg_rows_value(rows, i, 0), *has = sl_pg_rows_value(rows, i, 1);
+        if (!what || !has || *has == 't')
+            continue;
+        size_t used = strlen(missing), said = strlen(grants);
+        snprintf(missing + used, sizeof missing - used, "%s%s", used ? ", " : "", what);
+        snprintf(grants + said, sizeof grants - said, "%s %s TO %s;",
+                 strchr(what, '(') ? "GRANT EXECUTE ON FUNCTION" : "GRANT", what, role);
+    }
+    sl_pg_rows_free(rows);
+    if (!missing[0]) {
+        ok(c, "rights", "\"%s\" has all that a backup needs", role);
+        return;
+    }
+    sl_err_set(&err, SL_ERR_DENIED, "\"%s\" lacks %s", role, missing);
+    sl_err_hint(&err, "%s", grants);
+    failed(c, "rights", &err);
 }
 
 static bool check_server(struct check *c)
@@ -209,6 +266,8 @@ static bool check_server(struct check *c)
     ok(c, "server", "PostgreSQL %s, timeline %u, WAL segments of %u MB%s", c->server.version_text,
        c->server.timeline, c->server.wal_segment_bytes >> 20,
        c->server.in_recovery ? ", in recovery" : "");
+    check_server_clock(c);
+    check_rights(c);
     check_folder(c);
     check_archiving(c);
     return true;

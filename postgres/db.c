@@ -88,6 +88,8 @@ static int settle(struct sl_pg_db *db, sl_deadline deadline, struct sl_err *err)
                           "SELECT set_config(name, value, false) FROM (VALUES"
                           " ('search_path', 'pg_catalog'), ('statement_timeout', '0'),"
                           " ('lock_timeout', '0'), ('idle_session_timeout', '0'),"
+                          " ('idle_in_transaction_session_timeout', '0'),"
+                          " ('transaction_timeout', '0'),"
                           " ('DateStyle', 'ISO'), ('client_min_messages', 'warning'))"
                           " AS wanted (name, value)"
                           " WHERE name IN (SELECT s.name FROM pg_catalog.pg_settings s)",
@@ -269,7 +271,9 @@ static const char server_sql[] =
     " (SELECT setting FROM pg_settings WHERE name = 'archive_library'),"
     " (SELECT setting FROM pg_settings WHERE name = 'data_directory'),"
     " pg_size_bytes(current_setting('wal_segment_size')), current_setting('data_checksums'),"
-    " (SELECT timeline_id FROM pg_control_checkpoint())"
+    " (SELECT timeline_id FROM pg_control_checkpoint()),"
+    " (SELECT setting FROM pg_settings WHERE name = 'archive_timeout'),"
+    " extract(epoch FROM clock_timestamp())"
     " FROM pg_control_system()";
 
 static const char *text(const struct sl_pg_rows *rows, int column)
@@ -297,6 +301,8 @@ int sl_pg_db_server(struct sl_pg_db *db, sl_deadline deadline, struct sl_pg_serv
     s.wal_segment_bytes = (uint32_t)strtoul(text(rows, 7), NULL, 10);
     s.checksums = !strcmp(text(rows, 8), "on");
     s.timeline = (uint32_t)strtoul(text(rows, 9), NULL, 10);
+    s.archive_timeout_s = (uint32_t)strtoul(text(rows, 10), NULL, 10);
+    s.clock = strtod(text(rows, 11), NULL);
     sl_pg_rows_free(rows);
     if (!s.system_id || !s.timeline)
         return sl_err_set(err, SL_ERR_DB_QUERY, "the server does not say what it is");

@@ -41,6 +41,8 @@ struct sl_pg_server {
     char archive_command[512], archive_library[256]; /* "" also where it may not be seen */
     char data_directory[1024];                       /* "" where it may not be seen */
     uint32_t wal_segment_bytes, timeline;
+    uint32_t archive_timeout_s; /* 0: off */
+    double clock;               /* seconds since 1970 */
 };
 int sl_pg_db_server(struct sl_pg_db *db, sl_deadline deadline, struct sl_pg_server *ret_server,
                     struct sl_err *err);

@@ -97,24 +97,36 @@ static bool put(FILE *out, const char *name, const char *value)
     return quoted != NULL;
 }
 
+static const struct {
+    enum sl_pg_recovery kind;
+    const char *name;
+} targets[] = {
+    {SL_PG_IMMEDIATE, "recovery_target"},    {SL_PG_TO_TIME, "recovery_target_time"},
+    {SL_PG_TO_NAME, "recovery_target_name"}, {SL_PG_TO_XID, "recovery_target_xid"},
+    {SL_PG_TO_LSN, "recovery_target_lsn"},
+};
+#define TARGETS (sizeof targets / sizeof *targets)
+
 /* The empty targets first: the server refuses a second target at the moment it is named, even by
  * an empty one after a set one (xlogrecovery.c: assign_recovery_target_name and its like). */
 static bool put_targets(FILE *out, const struct sl_pg_recovery_conf *conf)
 {
-    bool time = conf->kind == SL_PG_TO_TIME, immediate = conf->kind == SL_PG_IMMEDIATE;
-    return (immediate || put(out, "recovery_target", "")) &&
-           (time || put(out, "recovery_target_time", "")) && put(out, "recovery_target_name", "") &&
-           put(out, "recovery_target_xid", "") && put(out, "recovery_target_lsn", "") &&
-           (!immediate || put(out, "recovery_target", "immediate")) &&
-           (!time || put(out, "recovery_target_time", conf->target_time));
+    bool ok = true;
+    for (size_t i = 0; ok && i < TARGETS; i++)
+        ok = targets[i].kind == conf->kind || put(out, targets[i].name, "");
+    for (size_t i = 0; ok && i < TARGETS; i++)
+        if (targets[i].kind == conf->kind)
+            ok = put(out, targets[i].name, conf->target ? conf->target : "immediate");
+    return ok && put(out, "recovery_target_inclusive", conf->exclusive ? "off" : "on");
 }
 
 static bool put_all(FILE *out, const struct sl_pg_recovery_conf *conf)
 {
     return put(out, "restore_command", conf->restore_command) && put_targets(out, conf) &&
-           (!conf->target_action || put(out, "recovery_target_action", conf->target_action)) &&
-           (!conf->target_timeline ||
-            put(out, "recovery_target_timeline", conf->target_timeline)) &&
+           put(out, "recovery_target_action",
+               conf->target_action ? conf->target_action : "pause") &&
+           put(out, "recovery_target_timeline",
+               conf->target_timeline ? conf->target_timeline : "latest") &&
            (!conf->archive_off || put(out, "archive_mode", "off"));
 }
 

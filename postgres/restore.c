@@ -2,83 +2,17 @@
  * a delta restore comes later. */
 #include "core/base/alloc.h"
 #include "core/base/fault.h"
+#include "core/base/json.h"
 #include "core/base/log.h"
 #include "postgres/commands.h"
 #include "postgres/restore_internal.h"
 #include "postgres/signals.h"
 
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-/* --- which backup ------------------------------------------------------------------------------
- */
-
-struct choice {
-    const struct sl_pg_restore *restore;
-    char label[SL_LABEL_MAX];
-    double stop;
-    unsigned seen;
-};
-
-static int consider(void *arg, const struct sl_pg_backup_info *info)
-{
-    struct choice *c = arg;
-    c->seen++;
-    /* recovery can stop no earlier than where the backup is consistent */
-    bool fits = !c->restore->has_target || info->stop_epoch < c->restore->target.epoch;
-    if (fits && (!c->label[0] || info->stop_epoch >= c->stop)) {
-        memcpy(c->label, info->label, sizeof c->label);
-        c->stop = info->stop_epoch;
-    }
-    return 0;
-}
-
-static void skip_broken(void *arg, const char *label, const struct sl_err *err)
-{
-    (void)arg;
-    sl_log_err(SL_LOG_WARN, "postgres", err, "backup %s is passed over", label);
-}
-
-static int choose_newest(struct sl_pg_restore *r, char label[SL_LABEL_MAX], struct sl_err *err)
-{
-    struct choice c = {.restore = r};
-    const struct sl_pg_catalog_visitor visitor = {consider, skip_broken, &c};
-    int rc = sl_pg_catalog_visit(r->repository.client, &visitor, sl_pg_restore_deadline(r), err);
-    if (rc)
-        return rc;
-    if (!c.label[0]) {
-        rc = c.seen ? sl_err_set(err, SL_ERR_NOT_FOUND, "no backup was complete before %s",
-                                 r->target.text)
-                    : sl_err_set(err, SL_ERR_NOT_FOUND, "stanza \"%s\" has no backup",
-                                 r->invocation->stanza);
-        sl_err_hint(err, "see: sluice --stanza=%s info", r->invocation->stanza);
-        return rc;
-    }
-    memcpy(label, c.label, sizeof c.label);
-    return 0;
-}
-
-static int choose(struct sl_pg_restore *r, struct sl_err *err)
-{
-    char label[SL_LABEL_MAX];
-    const char *set = sl_option_string(r->invocation->options, "set");
-    bool newest = !set || !strcmp(set, "latest");
-    if (!newest && !sl_label_valid(set))
-        return sl_err_set(err, SL_ERR_USAGE, "\"%.60s\" is no label of a backup", set);
-    int rc = newest ? choose_newest(r, label, err) : 0;
-    if (rc)
-        return rc;
-    if (!newest)
-        snprintf(label, sizeof label, "%s", set);
-    rc = sl_pg_catalog_read(r->repository.client, label, sl_pg_restore_deadline(r), &r->info, err);
-    if (!rc && r->has_target && r->info.stop_epoch >= r->target.epoch) {
-        rc = sl_err_set(err, SL_ERR_USAGE, "backup %s ended at %s, after the target %s", label,
-                        r->info.stop_time, r->target.text);
-        sl_err_hint(err, "leave --set out: the newest backup that ended before it is taken");
-    }
-    return rc;
-}
 
 /* --- the manifest ------------------------------------------------------------------------------
  */
@@ -109,7 +43,8 @@ static int on_entry(void *arg, const struct sl_manifest_entry *entry)
     if (reading->entries++ < reading->entries_done)
         return 0;
     reading->entries_done++;
-    return sl_pg_restore_entry(reading->restore, entry, reading->err);
+    int rc = sl_pg_manifest_entry(reading->restore, entry, reading->err);
+    return rc ? rc : sl_pg_restore_entry(reading->restore, entry, reading->err);
 }
 
 static int feed(struct sl_pg_restore *r, struct sl_download *download,
@@ -166,41 +101,70 @@ static int read_manifest(struct sl_pg_restore *r, struct sl_err *err)
 static int check_options(struct sl_pg_restore *r, struct sl_err *err)
 {
     const struct sl_options *options = r->invocation->options;
-    const char *type = sl_option_string(options, "type");
-    const char *time = sl_option_string(options, "target-time");
     const char *folder = sl_option_string(options, "datadir");
     r->data_folder = folder ? folder : sl_option_string(options, "pg-path");
     if (!r->data_folder)
         return sl_err_set(err, SL_ERR_USAGE, "--datadir (or pg-path) is needed");
-    if (type && strcmp(type, "default") && strcmp(type, "time") && strcmp(type, "immediate") &&
-        strcmp(type, "standby"))
-        return sl_err_set(err, SL_ERR_USAGE,
-                          "\"%.40s\" is no type of a restore: default, time, immediate, standby",
-                          type);
-    if (time && type && strcmp(type, "time") && strcmp(type, "default"))
-        return sl_err_set(err, SL_ERR_USAGE, "--target-time does not go with --type=%s", type);
-    if (!time && type && !strcmp(type, "time"))
-        return sl_err_set(err, SL_ERR_USAGE, "--type=time needs --target-time");
-    int rc = time ? sl_pg_target_time_parse(time, &r->target, err) : 0;
-    r->has_target = time && !rc;
-    return rc;
+    return sl_pg_target_parse(options, &r->target, err);
+}
+
+/* Is it the folder on the host that the backup was taken from? */
+static bool same_place(const struct sl_pg_restore *r, const char **ret_why)
+{
+    char host[65] = "", there[PATH_MAX], here[PATH_MAX];
+    gethostname(host, sizeof host - 1);
+    const char *old_host = json_string_value(json_object_get(r->info.json, "host"));
+    const char *old_path = json_string_value(json_object_get(r->info.json, "data_directory"));
+    if (!old_host || strcmp(host, old_host) != 0)
+        return *ret_why = "it is another host than the backup's", false;
+    if (!old_path || !realpath(old_path, there) || !realpath(r->data_folder, here) ||
+        strcmp(there, here) != 0)
+        return *ret_why = "it is another folder than the backup's", false;
+    return true;
+}
+
+/* A clone that archives puts its history and segments into the stanza of the server that it was
+ * made from; whoever wants that has to say so. */
+static void choose_archive_mode(struct sl_pg_restore *r)
+{
+    const char *mode = sl_option_string(r->invocation->options, "archive-mode");
+    r->archive_why = "";
+    if (mode) {
+        r->archive_off = !strcmp(mode, "off");
+        return;
+    }
+    r->archive_off = true;
+    if (sl_pg_target_is_set(&r->target))
+        r->archive_why = "it stops before the end of WAL";
+    else if (same_place(r, &r->archive_why))
+        r->archive_off = false;
 }
 
 static void announce(const struct sl_pg_restore *r, bool dry)
 {
-    if (dry) {
-        json_object_set_new(r->invocation->result, "dry_run", json_true());
-        json_object_set_new(r->invocation->result, "label", json_string(r->info.label));
-    }
-    if (r->has_target && !r->target.zone_given)
-        sl_log(SL_LOG_WARN, "postgres", "--target-time has no zone: it is taken as %s",
-               r->target.text);
+    json_t *out = r->invocation->result;
+    const struct sl_pg_target *t = &r->target;
+    if (dry)
+        json_object_set_new(out, "dry_run", json_true());
+    json_object_set_new(out, "label", json_string(r->info.label));
+    json_object_set_new(out, "type", json_string(sl_pg_target_kind_text(t->kind)));
+    json_object_set_new(out, "target_timeline", json_string(t->timeline));
+    json_object_set_new(out, "archive_mode", json_string(r->archive_off ? "off" : "preserve"));
+    if (t->text)
+        json_object_set_new(out, "target", sl_json_text(t->text));
+    if (t->kind == SL_PG_TO_TIME && !t->time.zone_given)
+        sl_log(SL_LOG_WARN, "postgres", "--target-time has no zone: it is taken as %s", t->text);
     if (r->invocation->json)
         return;
     printf("%s backup %s (%s to %s) into %s\n", dry ? "would restore" : "restoring", r->info.label,
            r->info.start_time, r->info.stop_time, r->data_folder);
-    if (r->has_target)
-        printf("recovery target: %s\n", r->target.text);
+    if (sl_pg_target_is_set(t))
+        printf("recovery target: %s%s%s%s, timeline %s, then %s\n", sl_pg_target_kind_text(t->kind),
+               t->text ? " " : "", t->text ? t->text : "", t->exclusive ? " (exclusive)" : "",
+               t->timeline, t->action);
+    if (r->archive_off && *r->archive_why)
+        printf("archive_mode = off, because %s; --archive-mode=preserve leaves it as it was\n",
+               r->archive_why);
     fflush(stdout);
 }
 
@@ -210,9 +174,15 @@ static int fill(struct sl_pg_restore *r, struct sl_err *err)
     sl_progress_total(r->invocation->progress, r->info.bytes, r->info.files);
     int rc = sl_pg_plan_new(&r->plan, err);
     if (!rc)
+        rc = sl_pg_manifest_begin(r, err);
+    if (!rc)
         rc = read_manifest(r, err);
     if (!rc)
+        rc = sl_pg_manifest_end(r, err);
+    if (!rc)
         rc = sl_pg_restore_fill(r, jobs, err);
+    if (!rc)
+        rc = sl_pg_restore_wal(r, err);
     if (!rc)
         rc = sl_pg_restore_finish(r, jobs, err);
     if (rc && err && !err->hint[0])
@@ -260,12 +230,9 @@ static void report(const struct sl_pg_restore *r)
         return;
     }
     json_t *out = r->invocation->result;
-    json_object_set_new(out, "label", json_string(r->info.label));
     json_object_set_new(out, "datadir", json_string(r->data_folder));
     json_object_set_new(out, "files", json_integer((json_int_t)atomic_load(&r->files)));
     json_object_set_new(out, "bytes", json_integer((json_int_t)atomic_load(&r->bytes)));
-    if (r->has_target)
-        json_object_set_new(out, "target_time", json_string(r->target.text));
     report_config(r);
     json_object_set_new(out, "progress", sl_progress_report(progress));
 }
@@ -273,6 +240,7 @@ static void report(const struct sl_pg_restore *r)
 static void release(struct sl_pg_restore *r)
 {
     sl_pg_plan_free(r->plan);
+    sl_pg_manifest_free(r);
     sl_pg_repository_close(&r->repository);
     sl_pg_backup_info_fini(&r->info);
     if (r->root_fd >= 0)
@@ -299,13 +267,15 @@ int sl_pg_restore(struct sl_invocation *invocation, struct sl_err *err)
                                    &r->repository, err);
     struct sl_pg_retry retry = {0};
     if (!rc)
-        while ((rc = choose(r, err)) && sl_pg_try_again(&retry, rc, r->step_ms))
+        while ((rc = sl_pg_restore_choose(r, err)) && sl_pg_try_again(&retry, rc, r->step_ms))
             sl_pg_backup_info_fini(&r->info);
     bool dry = !rc && sl_option_bool(invocation->options, "dry-run");
     if (!rc && !dry)
         rc = sl_pg_restore_claim(r, err);
-    if (!rc)
+    if (!rc) {
+        choose_archive_mode(r);
         announce(r, dry);
+    }
     if (!rc && !dry && !(rc = fill(r, err)))
         report(r);
     release(r);

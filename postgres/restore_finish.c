@@ -102,33 +102,14 @@ static char *read_auto_conf(const struct sl_pg_restore *r, struct sl_err *err)
     return text;
 }
 
-static enum sl_pg_recovery recovery_kind(const struct sl_pg_restore *r)
-{
-    const char *type = sl_option_string(r->invocation->options, "type");
-    if (type && !strcmp(type, "standby"))
-        return SL_PG_STANDBY;
-    if (type && !strcmp(type, "immediate"))
-        return SL_PG_IMMEDIATE;
-    return r->has_target ? SL_PG_TO_TIME : SL_PG_TO_END;
-}
-
-static bool archive_off(const struct sl_pg_restore *r, enum sl_pg_recovery kind)
-{
-    const char *mode = sl_option_string(r->invocation->options, "archive-mode");
-    if (mode)
-        return !strcmp(mode, "off");
-    /* a server that stops before the end of WAL would archive other segments under old names */
-    return kind == SL_PG_TO_TIME || kind == SL_PG_IMMEDIATE;
-}
-
 static int write_recovery(struct sl_pg_restore *r, struct sl_err *err)
 {
-    const struct sl_options *options = r->invocation->options;
-    struct sl_pg_recovery_conf conf = {.kind = recovery_kind(r), .target_time = r->target.text};
-    if (conf.kind == SL_PG_TO_TIME || conf.kind == SL_PG_IMMEDIATE)
-        conf.target_action = sl_option_string(options, "target-action");
-    conf.target_timeline = sl_option_string(options, "target-timeline");
-    conf.archive_off = archive_off(r, conf.kind);
+    struct sl_pg_recovery_conf conf = {.kind = r->target.kind,
+                                       .target = r->target.text,
+                                       .exclusive = r->target.exclusive,
+                                       .target_action = r->target.action,
+                                       .target_timeline = r->target.timeline,
+                                       .archive_off = r->archive_off};
     SL_CLEANUP_FREE char *command = NULL;
     int rc = sl_pg_restore_command(r->invocation, &command, err);
     if (rc)

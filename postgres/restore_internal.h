@@ -12,13 +12,15 @@
 #include "postgres/catalog.h"
 #include "postgres/repository.h"
 #include "postgres/restore_plan.h"
-#include "postgres/target_time.h"
+#include "postgres/restore_target.h"
 
 #include <stdatomic.h>
 #include <sys/types.h>
 
 #define SL_PG_CONTROL_PATH "global/pg_control"
 #define SL_PG_RESTORE_MARK "sluice.restoring" /* in the folder until the restore is complete */
+
+struct sl_pg_manifest_out;
 
 struct sl_pg_restore {
     const struct sl_invocation *invocation;
@@ -28,10 +30,12 @@ struct sl_pg_restore {
     const char *data_folder;
     int root_fd;
     bool as_root;
-    struct sl_pg_target_time target;
-    bool has_target;
+    struct sl_pg_target target;
+    bool archive_off;
+    const char *archive_why; /* text of --archive-mode's default, "" when it was given */
 
     struct sl_pg_plan *plan;
+    struct sl_pg_manifest_out *manifest;
     struct sl_manifest_entry control; /* of pg_control; extents owned, kind 0: not met */
 
     pthread_mutex_t lock;
@@ -39,6 +43,20 @@ struct sl_pg_restore {
     atomic_bool stop;
     atomic_uint_least64_t files, bytes;
 };
+
+/* restore_choose.c: sets r->info. */
+int sl_pg_restore_choose(struct sl_pg_restore *r, struct sl_err *err);
+
+/* restore_manifest.c: backup_manifest, for pg_verifybackup. Begins in the claimed folder; end syncs
+ * it; free in any case. */
+int sl_pg_manifest_begin(struct sl_pg_restore *r, struct sl_err *err);
+int sl_pg_manifest_entry(struct sl_pg_restore *r, const struct sl_manifest_entry *entry,
+                         struct sl_err *err);
+int sl_pg_manifest_end(struct sl_pg_restore *r, struct sl_err *err);
+void sl_pg_manifest_free(struct sl_pg_restore *r);
+
+/* restore_wal.c: with --with-wal the backup's segments into pg_wal. */
+int sl_pg_restore_wal(struct sl_pg_restore *r, struct sl_err *err);
 
 /* restore_files.c */
 /* Makes or checks the folder, opens it, puts the mark into it. */

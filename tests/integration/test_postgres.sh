@@ -23,22 +23,6 @@ faulty() { # FAULT COMMAND…: as c1_sluice
   shift
   as_pg env SLUICE_FAULT="$fault" sluice --config="$work/c1.conf" "$@"
 }
-# start_restored DIR: starts it beside c1 (another port), with psql as r_psql; waits until it is writable
-start_restored() {
-  local dir=$1 want=${2:-f} rport i
-  rport=$(free_port)
-  as_pg sh -c "printf 'port = %s\n' $rport >>'$dir/postgresql.auto.conf'"
-  at_exit+=("as_pg pg_ctl -D '$dir' -m immediate -w stop >/dev/null 2>&1")
-  as_pg pg_ctl -D "$dir" -l "$dir.log" -w -t 120 start >/dev/null || { cat "$dir.log"; die "the restored server does not start"; }
-  eval "r_psql() { as_pg psql -X -q -A -t -v ON_ERROR_STOP=1 -h '$work/c1-socket' -p $rport -U postgres -d postgres \"\$@\"; }"
-  for i in $(seq 300); do
-    [ "$(r_psql -c 'select pg_is_in_recovery()')" = "$want" ] && return
-    sleep 0.2
-  done
-  cat "$dir.log"
-  die "the restored server does not leave recovery"
-}
-
 say "data"
 as_pg mkdir -p "$work/ts" "$work/ts2"
 c1_psql -c "create tablespace t location '$work/ts'" \
@@ -216,7 +200,7 @@ say "restore to the end of WAL: a new timeline in the same archive"
 wanted=$(sums c1_psql)
 stop_cluster c1
 rm -rf "${work:?}/ts2"/*
-expect 0 c1_sluice restore --datadir="$work/r2" --set=latest "$map" --jobs=1
+expect 0 c1_sluice restore --datadir="$work/r2" --set=latest --archive-mode=preserve "$map" --jobs=1
 start_restored "$work/r2"
 [ "$(sums r_psql)" = "$wanted" ] || die "the tables of the end differ"
 [ "$(r_psql -c "select timeline_id from pg_control_checkpoint()")" = 2 ]

@@ -35,6 +35,37 @@ c1_sluice info --output=json 2>/dev/null | jq -e '.stanza[0].backup[-2].pages.li
 cp "$work/saved" "$c1_data/$file"
 expect 0 c1_sluice backup
 
+say "a role with exactly the documented rights; check names what is missing"
+sed -n 's/^    \(\(CREATE ROLE\|GRANT\) .*;\)$/\1/p' "$SLUICE_ROOT/docs/postgresql.md" >"$work/rights.sql"
+[ "$(wc -l <"$work/rights.sql")" = 6 ] || die "docs/postgresql.md has another block"
+c1_psql <"$work/rights.sql"
+expect 0 c1_sluice check --pg-user=sluice
+expect 0 c1_sluice backup --pg-user=sluice
+c1_sluice info --output=json 2>/dev/null | jq -e '.stanza[0].backup | last | .pages.checked > 500' >/dev/null
+grep '^GRANT' "$work/rights.sql" | while read -r grant; do
+  c1_psql -c "$(sed -e 's/^GRANT/REVOKE/' -e 's/ TO / FROM /' <<<"$grant")"
+  expect 63 c1_sluice check --pg-user=sluice
+  what=$(sed -e 's/^GRANT \(EXECUTE ON FUNCTION \)\?//' -e 's/(.*//' -e 's/ TO.*//' <<<"$grant")
+  grep -q "^rights  *FAILED .*lacks $what" "$work/out" || { cat "$work/out"; die "$what is not named"; }
+  grep -q "hint: GRANT .*$what.* TO sluice;" "$work/out" || { cat "$work/out"; die "no hint for $what"; }
+  c1_psql -c "$grant"
+done
+expect 0 c1_sluice check --pg-user=sluice
+c1_psql -c "alter system set archive_timeout = 0" -c "select pg_reload_conf()" >/dev/null
+sleep 0.5
+expect 0 c1_sluice check
+grep -q "^archive_timeout  *warn" "$work/out" || { cat "$work/out"; die "archive_timeout is not named"; }
+c1_psql -c "alter system reset archive_timeout" -c "select pg_reload_conf()" >/dev/null
+
+if grep -q SLUICE_FAULT "$SLUICE_BUILD/bin/sluice"; then
+  say "the server's time-outs do not end the held connection"
+  for setting in statement_timeout idle_session_timeout idle_in_transaction_session_timeout; do
+    c1_psql -c "alter role sluice set $setting = '500ms'"
+  done
+  [ "$pg_version" -lt 17 ] || c1_psql -c "alter role sluice set transaction_timeout = '500ms'"
+  expect 0 as_pg env SLUICE_FAULT=pg.backup_read:sleep=3000@20 sluice --config="$work/c1.conf" backup --pg-user=sluice
+fi
+
 say "config files outside of the data directory (Debian's layout) are stored; restore says where they are"
 stop_cluster c1
 as_pg mkdir -p "$work/etc/conf.d" "$work/etc/more"

@@ -44,6 +44,7 @@ unix_socket_directories = '$socket'
 port = $cport
 archive_mode = on
 archive_command = '$SLUICE_BUILD/bin/sluice --config=$work/$name.conf archive-push %p'
+archive_timeout = 1h
 fsync = off
 max_wal_size = 256MB
 EOF
@@ -56,3 +57,21 @@ EOF
   eval "${name}_psql() { as_pg '$bin/psql' -X -q -A -t -v ON_ERROR_STOP=1 -h '$socket' -p $cport -U postgres -d postgres \"\$@\"; }"
 }
 stop_cluster() { as_pg "${2:-$pg_bin}/pg_ctl" -D "$work/$1-data" -m "${3:-fast}" -w stop >/dev/null; } # NAME [FOLDER [MODE]]
+
+# start_restored DIR [RECOVERING]: starts a restored folder on a port of its own beside cluster c1, with psql
+# as r_psql, and waits until pg_is_in_recovery() is f (or what RECOVERING says)
+start_restored() {
+  local dir=$1 want=${2:-f} rport i
+  rport=$(free_port)
+  as_pg sh -c "printf 'port = %s\n' $rport >>'$dir/postgresql.auto.conf'"
+  at_exit+=("as_pg pg_ctl -D '$dir' -m immediate -w stop >/dev/null 2>&1")
+  as_pg pg_ctl -D "$dir" -l "$dir.log" -w -t 120 start >/dev/null || { cat "$dir.log"; die "the restored server does not start"; }
+  eval "r_psql() { as_pg psql -X -q -A -t -v ON_ERROR_STOP=1 -h '$work/c1-socket' -p $rport -U postgres -d postgres \"\$@\"; }"
+  for i in $(seq 300); do
+    [ "$(r_psql -c 'select pg_is_in_recovery()')" = "$want" ] && return
+    sleep 0.2
+  done
+  cat "$dir.log"
+  die "the restored server does not leave recovery"
+}
+stop_restored() { as_pg pg_ctl -D "$1" -m "${2:-fast}" -w stop >/dev/null; } # DIR [MODE]
