@@ -137,14 +137,12 @@ int sl_object_block_check(const struct sl_object *object, uint32_t index, const 
                           struct sl_err *err)
 {
     const struct sl_block *block = &object->table[index];
-    const char *name = object->trailer.name;
     struct sl_id digest = sl_digest(object->repo->digest_seed, bytes, block->stored_bytes);
     if (!sl_id_equal(&digest, &block->stored_digest))
-        return sl_err_set(err, SL_ERR_CHECKSUM, "block %u of \"%s\" is damaged", index, name);
+        return sl_err_set(err, SL_ERR_CHECKSUM, "block %u is damaged", index);
     const uint8_t *padding = (const uint8_t *)bytes + block->stored_bytes;
     if (!sl_bytes_are_zero(padding, sl_align_up(block->stored_bytes) - block->stored_bytes))
-        return sl_err_set(err, SL_ERR_FORMAT, "the padding of block %u of \"%s\" is not zero",
-                          index, name);
+        return sl_err_set(err, SL_ERR_FORMAT, "the padding of block %u is not zero", index);
     return 0;
 }
 

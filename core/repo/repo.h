@@ -108,7 +108,7 @@ int sl_repo_fetch(struct sl_repo *repo, const char *full_name, size_t max, char 
 
 struct sl_repo_verify {
     /* each may be NULL; `damage` once a bad object (a pack that is missing or wrong: once a
-     * manifest that names it); `step` after each object and each 64 MiB; a nonzero return of step
+     * manifest that names it); `step` after each object and each block; a nonzero return of step
      * ends the walk with that code */
     void (*damage)(void *arg, const char *name, int code, const char *text);
     int (*step)(void *arg, uint64_t objects, uint64_t bytes, uint64_t damaged);

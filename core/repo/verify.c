@@ -8,15 +8,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#define STEP_BYTES (64ull << 20)
-
 struct walk {
     struct sl_repo *repo;
     struct sl_repo_verify *verify;
     const char *scope;
     void *buffer;
-    uint64_t next_step; /* `bytes` at which step() is due */
-    uint64_t orphans;   /* packs of backups without a manifest */
+    uint64_t orphans; /* packs of backups without a manifest */
     struct sl_err *err;
 };
 
@@ -39,7 +36,6 @@ static void report(void *arg, const char *name, int code, const char *text)
 static int step(struct walk *walk, struct sl_err *err)
 {
     struct sl_repo_verify *v = walk->verify;
-    walk->next_step = v->bytes + STEP_BYTES;
     int rc = v->step ? v->step(v->arg, v->objects, v->bytes, v->damaged) : 0;
     return rc ? sl_err_set(err, rc, "the check was ended by its user") : 0;
 }
@@ -58,9 +54,21 @@ static int on_block(void *arg, uint64_t offset, const void *bytes, size_t count,
     struct walk *walk = reading->walk;
     walk->verify->bytes += sl_align_up(count);
     reading->ended = sl_backup_check_feed(reading->check, offset, bytes, count, err);
-    if (!reading->ended && walk->verify->bytes >= walk->next_step)
+    if (!reading->ended)
         reading->ended = step(walk, err);
     return reading->ended;
+}
+
+/* Why the object is damaged, without what it is: read.c puts the object's name before the reason,
+ * and whoever hears of the damage is told the name beside it. */
+static const char *reason_of(const struct walk *walk, const char *name, const char *msg)
+{
+    char prefix[SL_ERR_MSG_BYTES];
+    int length =
+        snprintf(prefix, sizeof prefix, "object \"%s\" in %s: ", name, walk->repo->store->label);
+    bool named =
+        length > 0 && (size_t)length < sizeof prefix && !strncmp(msg, prefix, (size_t)length);
+    return named ? msg + length : msg;
 }
 
 /* `*ret_ended` tells the end of the walk from damage. */
@@ -96,7 +104,7 @@ static int verify_object(struct walk *walk, const char *name, uint64_t file_byte
         return rc;
     }
     if (rc)
-        report(walk, name, rc, err.msg);
+        report(walk, name, rc, reason_of(walk, name, err.msg));
     v->objects++;
     v->bytes = before + file_bytes;
     return step(walk, walk->err);
@@ -159,8 +167,7 @@ static int verify_named(struct walk *walk, const char *folder)
 int sl_repo_verify(struct sl_repo *repo, const char *folder, struct sl_repo_verify *verify,
                    struct sl_err *err)
 {
-    struct walk walk = {
-        .repo = repo, .verify = verify, .scope = folder, .next_step = STEP_BYTES, .err = err};
+    struct walk walk = {.repo = repo, .verify = verify, .scope = folder, .err = err};
     verify->objects = verify->bytes = verify->damaged = 0;
     walk.buffer = sl_pages_alloc(SL_BLOCK_BYTES);
     if (!walk.buffer)
