@@ -98,6 +98,9 @@ static int wait_ms(const struct sl_target *target)
         if (session->state != SESSION_LIVE && session->state != SESSION_ENDED &&
             session->deadline < due)
             due = session->deadline;
+        uint64_t verify_due =
+            session->state == SESSION_LIVE ? sl_target_verify_due_ns(session) : due;
+        due = verify_due < due ? verify_due : due;
     }
     if (target->stopping && target->stop_deadline < due &&
         !sl_deadline_passed(target->stop_deadline))

@@ -93,5 +93,7 @@ void sl_target_question_run(struct sl_target *target, struct task *task); /* on 
 void sl_target_question_done(struct task *task);
 void sl_target_verify_arrived(struct session *session, const struct sl_msg_verify *verify);
 void sl_target_verify_done(struct task *task);
+void sl_target_verify_tick(struct session *session, uint64_t now_ns); /* VERIFIED, if it is due */
+uint64_t sl_target_verify_due_ns(const struct session *session);
 
 #endif

@@ -1,6 +1,7 @@
 /* The disk threads: everything that may wait for a disk and is neither a block nor a publication.
  * They make drafts and open and close objects (the task inside struct object), and answer STAT,
- * LIST and SPACE (struct question). VERIFY has threads of its own, verify.c. */
+ * LIST (with listing.c) and SPACE (struct question). VERIFY has threads of its own, verify.c. */
+#include "core/target/listing.h"
 #include "core/target/target_internal.h"
 
 #include "core/base/alloc.h"
@@ -9,18 +10,15 @@
 #include <stdio.h>
 #include <string.h>
 
-#define PAGE_BYTES 60000u /* of entries in one LISTED; a frame is at most 64 KiB */
-
 struct question {
     struct task task;
-    uint32_t request, limit, count;
-    bool more;
+    uint32_t request, limit;
     int code;
     struct sl_err err;
     struct sl_trailer trailer;
     uint64_t free_bytes, total_bytes;
-    struct sl_writer page;
-    uint8_t *page_bytes;
+    struct listing *listing; /* of the page before, then for the next */
+    struct page page;
     char name[SL_FULL_NAME_MAX];
     char after[SL_NAME_MAX];
 };
@@ -58,6 +56,7 @@ static void question_ask(struct question *question, const char *name, bool allow
     struct sl_err err;
     if (sl_repo_name(session->stanza, name, allow_empty, question->name, &err) != 0) {
         sl_target_answer_error(session, SL_ABOUT_REQUEST, question->request, &err);
+        sl_target_listing_free(question->listing);
         sl_free(question);
         return;
     }
@@ -79,40 +78,14 @@ void sl_target_question_arrived(struct session *session, const struct sl_msg *ms
     } else if ((question = question_new(session, TASK_LIST, msg->list.request))) {
         snprintf(question->after, sizeof question->after, "%s", msg->list.after);
         question->limit = msg->list.limit ? msg->list.limit : UINT32_MAX;
+        question->listing = session->listing;
+        session->listing = NULL;
         question_ask(question, msg->list.name, true);
     }
 }
 
 /* --- answered (a disk thread) ------------------------------------------------------------------
  */
-
-static int visit(void *arg, const char *name, bool is_folder, uint64_t length)
-{
-    struct question *question = arg;
-    struct sl_entry entry = {.is_folder = is_folder, .length = is_folder ? 0 : length};
-    if (strcmp(name, question->after) <= 0 || strlen(name) >= sizeof entry.name)
-        return 0;
-    snprintf(entry.name, sizeof entry.name, "%s", name);
-    struct sl_writer before = question->page;
-    sl_entry_write(&question->page, &entry);
-    if (question->page.failed || question->count == question->limit) {
-        question->page = before;
-        question->more = true;
-        return 1; /* ends the listing */
-    }
-    question->count++;
-    return 0;
-}
-
-static int list(struct sl_store *store, struct question *question)
-{
-    question->page_bytes = sl_alloc(PAGE_BYTES);
-    if (!question->page_bytes)
-        return sl_err_set(&question->err, SL_ERR_NO_MEMORY, "out of memory");
-    question->page = sl_writer_on(question->page_bytes, PAGE_BYTES);
-    int rc = store->ops->list(store, question->name, visit, question, &question->err);
-    return rc < 0 ? rc : 0;
-}
 
 void sl_target_question_run(struct sl_target *target, struct task *task)
 {
@@ -124,7 +97,9 @@ void sl_target_question_run(struct sl_target *target, struct task *task)
         question->code = repo->store->ops->space(repo->store, &question->free_bytes,
                                                  &question->total_bytes, &question->err);
     else
-        question->code = list(repo->store, question);
+        question->code =
+            sl_target_listing_page(&question->listing, repo->store, question->name, question->after,
+                                   question->limit, &question->page, &question->err);
 }
 
 static void object_run(struct sl_target *target, struct object *object)
@@ -183,13 +158,16 @@ void sl_target_question_done(struct task *task)
     } else {
         msg.type = SL_MSG_LISTED;
         msg.listed.request = question->request;
-        msg.listed.more = question->more;
-        msg.listed.entries = question->page_bytes;
-        msg.listed.entries_bytes = sl_writer_used(&question->page);
+        msg.listed.more = question->page.more;
+        msg.listed.entries = question->page.entries;
+        msg.listed.entries_bytes = question->page.bytes;
         sl_target_answer(session, &msg);
     }
     session->tasks--;
-    sl_free(question->page_bytes);
+    if (question->listing) {
+        sl_target_listing_free(session->listing); /* of another LIST meanwhile */
+        session->listing = question->listing;
+    }
     sl_free(question);
 }
 

@@ -1,5 +1,6 @@
 /* Life of a session: its messages handed out, its end. Opening is in hello.c; what the messages do
  * is in writing.c, reading.c, questions.c and lanes.c. */
+#include "core/target/listing.h"
 #include "core/target/target_internal.h"
 
 #include "core/base/alloc.h"
@@ -203,6 +204,7 @@ bool sl_target_session_over(struct session *session)
         target->session_count--; /* it came to WELCOME */
     if (session->sink.memory)
         sl_target_pool_fini(&session->sink);
+    sl_target_listing_free(session->listing);
     sl_free(session->slot_states);
     sl_free(session->lanes_used);
     explicit_bzero(session, sizeof *session);
@@ -320,6 +322,7 @@ void sl_target_session_tick(struct session *session, uint64_t now_ns)
     if (!session->deaf && (session->dirty || now_ns >= session->due_ns))
         sl_target_session_run(session);
     if (session->state == SESSION_LIVE) {
+        sl_target_verify_tick(session, now_ns);
         sl_target_answer_flush(session);
         if (target->stopping)
             sl_target_session_wind_down(session);

@@ -78,7 +78,9 @@ struct session {
     unsigned held;                         /* buffers */
     unsigned pieces, waiting;              /* all of its pieces; those that wait for a draft */
     unsigned tasks, verifies;
-    atomic_bool cancelled; /* for its verifications */
+    struct verification *verifications;
+    struct listing *listing; /* for the next page of a LIST */
+    atomic_bool cancelled;   /* for its verifications */
     /* answers not sent yet */
     uint32_t taken[TAKEN_BATCH];
     unsigned taken_count;

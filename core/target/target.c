@@ -35,6 +35,7 @@ static void defaults(struct sl_target_config *config)
     set_default(&config->depth, 16);
     set_default(&config->heartbeat_ms, 2000);
     set_default(&config->dead_ms, 8000);
+    set_default(&config->verify_stall_ms, 600000);
     if (!config->pool_bytes)
         config->pool_bytes = 64u << 20;
     if (config->lanes_per_session > 64)

@@ -42,6 +42,7 @@ struct sl_target_config {
     unsigned depth;                 /* pulls or pushes in flight on a lane; 0: 16, at most 255 */
     enum sl_seal_kind seal;         /* what the target insists on */
     unsigned heartbeat_ms, dead_ms; /* 0: 2000, 8000 */
+    unsigned verify_stall_ms;       /* a disk so long silent gets no more VERIFIED; 0: 10 min */
     const char *software;           /* "sluiced 0.1.0" */
     sl_target_permit permit;
     void *permit_arg;

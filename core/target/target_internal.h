@@ -2,17 +2,18 @@
  *
  * THE LAW. Every piece of state has one owning thread; others send it mail (mail.c).
  *
- *   control thread   owns sessions, objects (until they are handed on), the pool, the slots'
- * states, which lanes there are and how much each carries, and all controls. It decides everything:
- * which block goes to which lane with which buffer, and when. It touches no disk and waits for
- * nothing but its epoll. worker           owns its lanes (struct sl_lane), the pieces it was given
- * until it mails them back, and its store queue. Of a session it reads only what is fixed once a
- *                    lane exists (secrets, names) and draws from the atomic seal counter.
- *   disk threads     own a task from the moment it is queued until they mail it back; with it the
- *                    object's `draft` or `opened` while object->disk_busy.
- *   committer        owns an object in state OBJECT_PUBLISHING.
- *   verify thread    owns its verification; sends its answers itself (sl_control_send is allowed
- *                    to any thread), which is why a control outlives its session's verifications.
+ * - The control thread owns sessions, objects (until they are handed on), the pool, the slots'
+ *   states, which lanes there are and how much each carries, and all controls. It decides
+ *   everything: which block goes to which lane with which buffer, and when. It touches no disk and
+ *   waits for nothing but its epoll.
+ * - A worker owns its lanes (struct sl_lane), the pieces it was given until it mails them back, and
+ *   its store queue. Of a session it reads only what is fixed once a lane exists (secrets, names)
+ *   and draws from the atomic seal counter.
+ * - The disk threads own a task from the moment it is queued until they mail it back; with it the
+ *   object's `draft` or `opened` while object->disk_busy.
+ * - The committer owns an object in state OBJECT_PUBLISHING.
+ * - A verify thread reads; what is damaged it sends itself (sl_control_send is allowed to any
+ *   thread), which is why a control outlives its session's verifications.
  *
  * A session outlives its lanes, pieces, objects and tasks; each of these is counted, and the
  * control thread frees the session when all counts are zero. The locks: one in each mailbox, one

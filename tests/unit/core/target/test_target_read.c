@@ -267,6 +267,8 @@ static void list__more_than_a_page__in_order_and_complete(void **state)
     }
     unsigned seen = 0, pages = 0;
     bool more = true;
+    /* each name is examined once, and those of the first, short page twice */
+    must(sl_fault_set("posix.stat:EIO@310+") == 0);
     while (more) {
         struct sl_msg msg = {.type = SL_MSG_LIST};
         snprintf(msg.list.name, sizeof msg.list.name, "many");
@@ -289,6 +291,7 @@ static void list__more_than_a_page__in_order_and_complete(void **state)
     }
     assert_int_equal(seen, COUNT);
     assert_true(pages >= 3);
+    sl_fault_set(NULL);
     /* the stanza itself, and a folder that is not there */
     struct sl_msg msg = {.type = SL_MSG_LIST};
     script_send(&f.script, &msg);
@@ -323,6 +326,7 @@ static void verify__damage__named_and_counted(void **state)
     struct sl_msg_damage found = script_await(&f.script, SL_MSG_DAMAGE).damage;
     assert_int_equal(found.request, 9);
     assert_string_equal(found.name, "wal/3");
+    assert_string_equal(found.text, "block 1 is damaged"); /* named once, not again in the text */
     struct sl_msg_verified done;
     do
         done = script_await(&f.script, SL_MSG_VERIFIED).verified;
@@ -331,6 +335,37 @@ static void verify__damage__named_and_counted(void **state)
     assert_int_equal(done.damaged, 1);
     assert_true(done.total_bytes >= 12 * MiB && done.bytes > 0);
     end(&f);
+}
+
+/* How often VERIFIED comes while one read takes `sleep_ms`. */
+static unsigned told_while_disk_sleeps(unsigned sleep_ms, unsigned stall_ms)
+{
+    struct fixture f;
+    char rule[64];
+    unsigned told = 0;
+    begin(&f, &(struct sl_target_config){.verify_stall_ms = stall_ms}, &(struct script_options){0},
+          2 * MiB);
+    snprintf(rule, sizeof rule, "posix.pread:sleep=%u@2", sleep_ms);
+    must(sl_fault_set(rule) == 0);
+    struct sl_msg msg = {.type = SL_MSG_VERIFY};
+    script_send(&f.script, &msg);
+    while (!script_await(&f.script, SL_MSG_VERIFIED).verified.done)
+        told++;
+    sl_fault_set(NULL);
+    end(&f);
+    return told;
+}
+
+static void verify__disk_is_slow__told_by_the_clock(void **state)
+{
+    (void)state;
+    assert_in_range(told_while_disk_sleeps(2600, 0), 2, 6);
+}
+
+static void verify__disk_hangs__told_no_more(void **state)
+{
+    (void)state;
+    assert_in_range(told_while_disk_sleeps(3600, 1000), 0, 3);
 }
 
 static void verify__session_ends_meanwhile__stops(void **state)
@@ -368,6 +403,8 @@ int main(void)
         cmocka_unit_test(stat__there_and_not__answered),
         cmocka_unit_test(list__more_than_a_page__in_order_and_complete),
         cmocka_unit_test(verify__damage__named_and_counted),
+        cmocka_unit_test(verify__disk_is_slow__told_by_the_clock),
+        cmocka_unit_test(verify__disk_hangs__told_no_more),
         cmocka_unit_test(verify__session_ends_meanwhile__stops),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
