@@ -314,8 +314,8 @@ static int run_command(struct cli *cli, struct sl_err *err)
     int rc = read_options(cli, err);
     if (!rc)
         rc = make_progress(cli, err);
-    if (!rc && !sl_command_stands_alone(cli->command))
-        rc = sl_stop_init(err);
+    if (!rc)
+        rc = sl_stop_check(err);
     if (rc)
         return rc;
     cli->invocation.result = json_object();
@@ -379,8 +379,12 @@ int sl_cli_main(int argc, char **argv, char **environment)
 {
     struct cli cli = {.environment = environment};
     struct sl_err err = {0};
+    /* before anything else: an archive_command that dies of a signal ends the archiver */
+    int rc = sl_stop_init(&err);
     signal(SIGPIPE, SIG_IGN);
-    int rc = scan(&cli, argc, argv, &err);
+    int scanned = scan(&cli, argc, argv, rc ? NULL : &err);
+    sl_stop_exit_status(fallback_status(&cli, SL_ERR_CANCELLED));
+    rc = rc ? rc : scanned;
     if (!rc && !cli.word) {
         rc = without_command(&cli, &err);
     } else if (!rc) {

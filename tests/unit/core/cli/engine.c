@@ -10,6 +10,13 @@
 #include <string.h>
 #include <unistd.h>
 
+/* While the program still loads its engine. */
+__attribute__((constructor)) static void signal_early(void)
+{
+    if (getenv("TEST_SIGNAL_EARLY"))
+        raise(SIGTERM);
+}
+
 static int show(struct sl_invocation *invocation, struct sl_err *err)
 {
     (void)err;

@@ -331,6 +331,17 @@ static void run__signals__cancel_then_exit(void **state)
     assert_string_equal(f->err, "");
 }
 
+/* An archive_command that dies of a signal takes PostgreSQL's archiver with it. */
+static void run__signal_before_the_command_runs__cancelled(void **state)
+{
+    struct fixture *f = *state;
+    setenv("TEST_SIGNAL_EARLY", "1", 1);
+    int status = run(f, "contract x");
+    unsetenv("TEST_SIGNAL_EARLY");
+    assert_int_equal(status, 201);
+    contains(f->err, "ERROR: [070]: cancelled by SIGTERM");
+}
+
 /* Whatever fails, the program ends by itself, with a status that says so. */
 static void run__torture__ends(void **state)
 {
@@ -456,6 +467,7 @@ int main(void)
         TEST(run__full_output__error),
         TEST(run__progress__modes),
         TEST(run__signals__cancel_then_exit),
+        TEST(run__signal_before_the_command_runs__cancelled),
         TEST(run__torture__ends),
         TEST(run__hostile_text__plain),
         TEST(run__cert__made),
