@@ -1,5 +1,6 @@
 /* What a manifest's header says of a backup: its JSON, read. Pure; the manifest is fetched by
  * catalog.c. */
+#include "core/base/json.h"
 #include "postgres/catalog.h"
 #include "postgres/repository.h"
 
@@ -39,7 +40,10 @@ int sl_pg_backup_info_parse(const char *label, const char *json, struct sl_pg_ba
 {
     struct sl_pg_backup_info i = {0};
     char id[32];
-    json_t *root = json_loads(json, JSON_REJECT_DUPLICATES, NULL);
+    json_error_t at = {0};
+    json_t *root = sl_json_load(json, strlen(json), &at);
+    if (!root && json_error_code(&at) == json_error_out_of_memory)
+        return sl_err_set(err, SL_ERR_NO_MEMORY, "out of memory for backup \"%s\"", label);
     const char *engine = json_string_value(json_object_get(root, "engine"));
     json_int_t version = json_integer_value(json_object_get(root, "version"));
     if (!engine || strcmp(engine, SL_PG_ENGINE) || version != 1) {

@@ -150,10 +150,9 @@ void sl_log_sink_text(void *arg, enum sl_log_level level, const char *component,
 void sl_log_sink_json(void *arg, enum sl_log_level level, const char *component, const char *text,
                       const char *hint)
 {
-    (void)arg;
     char stamp[40];
     json_t *line = json_pack(
-        "{s:s, s:s, s:s, s:o*}", "time", sl_wall_text(sl_wall_ns(), stamp, sizeof stamp), "level",
+        "{s:s, s:s, s:s, s:o}", "time", sl_wall_text(sl_wall_ns(), stamp, sizeof stamp), "level",
         sl_log_level_name(level), "component", component, "message", sl_json_text(text));
     if (line && *hint)
         json_object_set_new(line, "hint", sl_json_text(hint));
@@ -162,6 +161,8 @@ void sl_log_sink_json(void *arg, enum sl_log_level level, const char *component,
         size_t length = strlen(dump);
         dump[length] = '\n'; /* takes the place of the NUL */
         put(dump, length + 1);
+    } else { /* no memory */
+        sl_log_sink_text(arg, level, component, text, hint);
     }
     free(dump);
     json_decref(line);

@@ -29,10 +29,13 @@ void sl_output_error(const struct sl_err *err)
 
 static json_t *error_object(const struct sl_err *error)
 {
-    json_t *object = json_pack("{s:i, s:s, s:o*}", "code", sl_code_exit(error->code), "name",
+    json_t *object = json_pack("{s:i, s:s, s:o}", "code", sl_code_exit(error->code), "name",
                                sl_code_name(error->code), "message", sl_json_text(error->msg));
-    if (object && error->hint[0])
-        json_object_set_new(object, "hint", sl_json_text(error->hint));
+    if (object && error->hint[0] &&
+        json_object_set_new(object, "hint", sl_json_text(error->hint))) {
+        json_decref(object);
+        return NULL;
+    }
     return object;
 }
 

@@ -13,15 +13,16 @@ struct verify {
     json_t *damage; /* array */
     uint64_t bytes; /* told to the progress so far */
     uint64_t total;
+    bool no_memory; /* `damage` lacks something */
 };
 
 static void damaged(void *arg, const char *name, int code, const char *text)
 {
     struct verify *verify = arg;
-    json_array_append_new(verify->damage,
-                          json_pack("{s:o*, s:i, s:s, s:o*}", "name", sl_json_text(name), "code",
-                                    sl_code_exit(code), "error", sl_code_name(code), "message",
-                                    sl_json_text(text)));
+    json_t *item =
+        json_pack("{s:o, s:i, s:s, s:o}", "name", sl_json_text(name), "code", sl_code_exit(code),
+                  "error", sl_code_name(code), "message", sl_json_text(text));
+    verify->no_memory |= json_array_append_new(verify->damage, item) != 0;
     if (!verify->invocation->json) {
         fputs("damaged: ", stdout);
         sl_output_plain(stdout, name);
@@ -48,11 +49,13 @@ static int report(struct verify *verify, const struct sl_verify_progress *total,
 {
     struct sl_invocation *invocation = verify->invocation;
     char size[16];
-    json_object_set_new(invocation->result, "stanza", json_string(invocation->stanza));
-    json_object_set_new(invocation->result, "objects", json_integer((json_int_t)total->objects));
-    json_object_set_new(invocation->result, "bytes", json_integer((json_int_t)total->bytes));
-    json_object_set_new(invocation->result, "damaged", json_integer((json_int_t)total->damaged));
-    json_object_set(invocation->result, "damage", verify->damage);
+    json_t *result = invocation->result;
+    if (verify->no_memory | json_object_set_new(result, "stanza", json_string(invocation->stanza)) |
+        json_object_set_new(result, "objects", json_integer((json_int_t)total->objects)) |
+        json_object_set_new(result, "bytes", json_integer((json_int_t)total->bytes)) |
+        json_object_set_new(result, "damaged", json_integer((json_int_t)total->damaged)) |
+        json_object_set(result, "damage", verify->damage))
+        return sl_err_set(err, SL_ERR_NO_MEMORY, "out of memory for the result");
     if (!invocation->json)
         printf("stanza %s: %" PRIu64 " objects, %s checked, %" PRIu64 " damaged\n",
                invocation->stanza, total->objects, sl_bytes_text(total->bytes, size, sizeof size),

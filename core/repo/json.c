@@ -2,6 +2,7 @@
 #include "core/repo/json.h"
 
 #include "core/base/alloc.h"
+#include "core/base/json.h"
 
 #include <string.h>
 
@@ -23,11 +24,10 @@ int sl_repo_json_line(json_t *json, char **ret_text, struct sl_err *err)
 int sl_repo_json_read(const char *text, size_t count, const char *what, int version, json_t **ret,
                       struct sl_err *err)
 {
-    json_error_t at = {0}; /* jansson 2.14 sets no code when an early allocation fails */
+    json_error_t at = {0};
     json_int_t found;
-    json_t *root = json_loadb(text, count, JSON_REJECT_DUPLICATES, &at);
-    if (!root && (json_error_code(&at) == json_error_out_of_memory ||
-                  json_error_code(&at) == json_error_unknown))
+    json_t *root = sl_json_load(text, count, &at);
+    if (!root && json_error_code(&at) == json_error_out_of_memory)
         return sl_err_set(err, SL_ERR_NO_MEMORY, "out of memory for %s", what);
     if (!root)
         return sl_err_set(err, SL_ERR_FORMAT, "%s is no JSON: line %d, column %d", what, at.line,

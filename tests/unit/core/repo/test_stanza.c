@@ -112,31 +112,32 @@ static void stanza__too_many_lives_or_none__cannot_be_written(void **state)
 }
 
 /* jansson's own allocations are failed too. Its lexer (2.14) calls a failed one an invalid token,
- * or even drops a character: what is read then is no harm, an identity that fits nothing. */
+ * or even drops a character: neither may be believed. */
 static void stanza__no_memory__is_said(void **state)
 {
     (void)state;
     struct sl_stanza s = sample();
-    json_set_alloc_funcs(sl_alloc, sl_free);
     for (unsigned n = 1;; n++) {
         char rule[32], *json = NULL;
         struct sl_err err = {0};
         snprintf(rule, sizeof rule, "alloc:ENOMEM@%u", n);
         assert_int_equal(sl_fault_set(rule), 0);
+        struct sl_stanza got = {0};
         int rc = sl_stanza_encode(&s, &json, &err);
         if (rc == 0)
-            rc = sl_stanza_decode(json, strlen(json), &s, &err);
+            rc = sl_stanza_decode(json, strlen(json), &got, &err);
+        if (rc == 0)
+            assert_string_equal(got.lives[0].id, s.lives[0].id);
         bool untouched = n > sl_fault_passed();
         sl_fault_set(NULL);
         sl_free(json);
-        assert_true(rc == 0 || rc == SL_ERR_NO_MEMORY || rc == SL_ERR_FORMAT);
+        assert_true(rc == 0 || rc == SL_ERR_NO_MEMORY);
         if (untouched) {
             assert_int_equal(rc, 0);
             assert_true(n > 20);
             break;
         }
     }
-    json_set_alloc_funcs(malloc, free);
 }
 
 int main(void)
