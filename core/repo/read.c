@@ -172,9 +172,8 @@ static int read_packed(struct sl_object *object, uint32_t index, void *to, struc
     if (!rc)
         digest = sl_digest(object->repo->digest_seed, to, block->plain_bytes);
     if (rc || !sl_id_equal(&digest, &block->plain_digest))
-        return sl_err_set(err, rc ? rc : SL_ERR_CHECKSUM,
-                          "block %u of \"%s\" does not unpack to what it was", index,
-                          object->trailer.name);
+        return sl_err_set(err, rc ? rc : SL_ERR_CHECKSUM, "block %u does not unpack to what it was",
+                          index);
     return 0;
 }
 
