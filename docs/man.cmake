@@ -1,6 +1,6 @@
 # cmake -DSLUICE=… -DSCDOC=… -DFOLDER=… -DPLUGINS=… -P man.cmake: the pages of all commands.
 file(REMOVE_RECURSE "${FOLDER}")
-file(MAKE_DIRECTORY "${FOLDER}/man1" "${FOLDER}/man8")
+file(MAKE_DIRECTORY "${FOLDER}/man1" "${FOLDER}/man5" "${FOLDER}/man8")
 set(ENV{SLUICE_PLUGIN_PATH} "${PLUGINS}")
 set(ENV{ASAN_OPTIONS} "detect_leaks=0")
 execute_process(COMMAND "${SLUICE}" help --man-dir=${FOLDER} COMMAND_ERROR_IS_FATAL ANY)

@@ -119,6 +119,9 @@ void sl_options_visit(const struct sl_options *options, const char *command,
  * writes the OPTIONS section as scdoc. */
 void sl_options_help(const struct sl_options *options, const char *command, FILE *out);
 void sl_options_man(const struct sl_options *options, const char *command, FILE *out);
+/* The keys that a configuration file may have, as scdoc: with their values, bounds, defaults and,
+ * where they are not every command's, the commands. */
+void sl_options_man_keys(const struct sl_options *options, FILE *out);
 /* One paragraph, its words wrapped at 100 columns; the caller stands at column `indent` already. */
 void sl_print_wrapped(FILE *out, const char *text, int indent);
 /* Text with scdoc's special characters escaped. */

@@ -14,6 +14,7 @@ struct walk {
     FILE *out;
     void (*heading)(FILE *out, const char *text);
     void (*option)(FILE *out, const struct sl_option *option);
+    bool (*wanted)(const struct sl_options *options, const char *group); /* NULL: all groups */
 };
 
 static bool is_shown(const struct walk *walk, const struct sl_option *option, bool special)
@@ -34,6 +35,8 @@ static const char *group_of(const struct sl_options *options, size_t index)
 static void show_group(const struct walk *walk, const char *group)
 {
     bool any = false;
+    if (walk->wanted && !walk->wanted(walk->options, group))
+        return;
     for (size_t i = 0; i < walk->options->value_count; i++) {
         const struct sl_option *option = walk->options->values[i].option;
         if (!is_shown(walk, option, false) || strcmp(group_of(walk->options, i), group) != 0)
@@ -128,7 +131,7 @@ static void help_option(FILE *out, const struct sl_option *option)
 
 void sl_options_help(const struct sl_options *options, const char *command, FILE *out)
 {
-    show(&(struct walk){options, command, out, help_heading, help_option});
+    show(&(struct walk){options, command, out, help_heading, help_option, NULL});
 }
 
 /* --- man page -------------------------------------------------------------------------------- */
@@ -183,5 +186,78 @@ static void man_option(FILE *out, const struct sl_option *option)
 void sl_options_man(const struct sl_options *options, const char *command, FILE *out)
 {
     fputs("# OPTIONS\n", out);
-    show(&(struct walk){options, command, out, man_heading, man_option});
+    show(&(struct walk){options, command, out, man_heading, man_option, NULL});
+}
+
+static void man_bound(const struct sl_option *option, int64_t bound, FILE *out)
+{
+    static const struct {
+        const char *unit;
+        int64_t size;
+    } bytes[] = {{"TiB", 1ll << 40}, {"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"", 1}},
+      times[] = {{"d", 86400000}, {"h", 3600000}, {"min", 60000}, {"s", 1000}, {"ms", 1}};
+    size_t i = 0;
+    if (option->type != SL_OPTION_BYTES && option->type != SL_OPTION_DURATION) {
+        fprintf(out, "%lld", (long long)bound);
+        return;
+    }
+    const bool is_time = option->type == SL_OPTION_DURATION;
+    while (i < 4 && (bound == 0 || bound % (is_time ? times[i].size : bytes[i].size)))
+        i++;
+    fprintf(out, "%lld%s", (long long)(bound / (is_time ? times[i].size : bytes[i].size)),
+            is_time ? times[i].unit : bytes[i].unit);
+}
+
+static void man_key(FILE *out, const struct sl_option *option)
+{
+    if (option->flags & SL_OPTION_CLI_ONLY)
+        return;
+    fputc('*', out);
+    sl_scdoc_text(option->name, out);
+    fputs("* = _", out);
+    sl_scdoc_text(option->type == SL_OPTION_CHOICE ? option->choices
+                  : option->type == SL_OPTION_BOOL ? "on|off"
+                  : option->value_name             ? option->value_name
+                                                   : "VALUE",
+                  out);
+    fputs("_\n\t", out);
+    sl_scdoc_text(option->help ? option->help : "", out);
+    fputs(".", out);
+    if (option->min || option->max) {
+        fputs(" From ", out);
+        man_bound(option, option->min, out);
+        fputs(" to ", out);
+        man_bound(option, option->max, out);
+        fputs(".", out);
+    }
+    if (option->type == SL_OPTION_LIST)
+        fputs(" May be repeated, or a list with commas.", out);
+    if (option->default_text || option->type == SL_OPTION_BOOL) {
+        fputs(" Default: *", out);
+        sl_scdoc_text(option->default_text ? option->default_text : "off", out);
+        fputs("*.", out);
+    }
+    if (option->commands) {
+        fputs(" Of: ", out);
+        sl_scdoc_text(option->commands, out);
+        fputs(".", out);
+    }
+    fputs("\n\n", out);
+}
+
+static bool has_keys(const struct sl_options *options, const char *group)
+{
+    for (size_t i = 0; i < options->value_count; i++) {
+        const struct sl_option *option = options->values[i].option;
+        if (!(option->flags & (SL_OPTION_CLI_ONLY | SL_OPTION_HIDDEN)) &&
+            strcmp(group_of(options, i), group) == 0)
+            return true;
+    }
+    return false;
+}
+
+void sl_options_man_keys(const struct sl_options *options, FILE *out)
+{
+    fputs("# KEYS\n", out);
+    show(&(struct walk){options, NULL, out, man_heading, man_key, has_keys});
 }

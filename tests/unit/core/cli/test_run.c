@@ -1,6 +1,7 @@
 /* The program `sluice`: from argv to output and exit status, each run in a child process. */
 #include "core/base/fault.h"
 #include "core/cli/cli.h"
+#include "core/cli/connect.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -416,13 +417,27 @@ static void run__man_and_completion__written(void **state)
     char line[200], path[128];
     snprintf(line, sizeof line, "help --man-dir=%s", f->folder);
     assert_int_equal(run(f, line), 0);
-    static const char *const pages[] = {"sluice.1", "sluice-show.1", "sluice-verify.1",
-                                        "sluiced.8"};
+    static const char *const pages[] = {"sluice.1",  "sluice-show.1", "sluice-verify.1",
+                                        "sluiced.8", "sluice.conf.5", "sluiced.conf.5"};
     for (size_t i = 0; i < sizeof pages / sizeof *pages; i++) {
         snprintf(path, sizeof path, "%s/%s.scd", f->folder, pages[i]);
         struct stat info;
         assert_int_equal(stat(path, &info), 0);
         assert_true(info.st_size > 200);
+    }
+    /* every key that a file may have, with bounds and default; no other */
+    snprintf(path, sizeof path, "%s/sluice.conf.5.scd", f->folder);
+    FILE *page = fopen(path, "r");
+    char keys[1 << 16];
+    keys[fread(keys, 1, sizeof keys - 1, page)] = '\0';
+    fclose(page);
+    contains(keys, "*level* = _N_\n\tlevel. From 1 to 9. Default: *1*. Of: show about.\n");
+    contains(keys, "From 4MiB to 16GiB.");
+    contains(keys, "From 100ms to 7d.");
+    for (const struct sl_option *option = sl_core_options; option->name; option++) {
+        char key[64];
+        snprintf(key, sizeof key, "\n*%s* = ", option->name);
+        assert_int_equal(strstr(keys, key) != NULL, !(option->flags & SL_OPTION_CLI_ONLY));
     }
     assert_int_equal(run(f, "help --man-dir=/nonexistent"), 64);
     assert_int_equal(run(f, "help --completion=bash"), 0);
