@@ -73,6 +73,10 @@ function(sluice_test name)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests"
     ENABLE_EXPORTS ON)
   add_test(NAME ${name} COMMAND ${name})
+  if(NOT TARGET unit_tests)
+    add_custom_target(unit_tests) # all of them, and no programs
+  endif()
+  add_dependencies(unit_tests ${name})
   if(NOT ARG_LABELS)
     set(ARG_LABELS unit)
   endif()

@@ -5,14 +5,12 @@ set -u
 cd "$SLUICE_ROOT" || exit 1
 bad=0
 allow() { # FOLDER ALLOWED…
-  local folder=$1 line target ok a
-  shift
-  while IFS= read -r line; do
-    target=$(sed -n 's/.*#include "\(.*\)\/[^/]*".*/\1/p' <<<"$line")
-    ok=0
-    for a in "$folder" "$@"; do [ "$target" = "$a" ] && ok=1; done
-    [ $ok = 1 ] || { echo "not allowed: $line"; bad=1; }
-  done < <(grep -rn '#include "' "$folder" 2>/dev/null)
+  local wrong
+  wrong=$(grep -rn '#include "' "$1" 2>/dev/null | awk -v list="$*" '
+    BEGIN { n = split(list, a, " "); for (i = 1; i <= n; i++) ok[a[i]] = 1 }
+    { folder = $0; sub(/.*#include "/, "", folder); sub(/\/[^\/]*".*/, "", folder) }
+    !(folder in ok)')
+  [ -z "$wrong" ] || { sed 's/^/not allowed: /' <<<"$wrong"; bad=1; }
 }
 allow core/base
 allow core/wire core/base
