@@ -197,6 +197,9 @@ static int make_session(struct sl_client *client, bool once, sl_deadline deadlin
         if (once || !sl_code_retryable(rc) || pause >= deadline)
             return sl_err_copy(err, &why);
         sl_log_err(SL_LOG_DETAIL, "client", &why, "no session, trying again");
+        pthread_mutex_lock(&client->lock);
+        snprintf(client->trouble, sizeof client->trouble, "%.199s", why.msg);
+        pthread_mutex_unlock(&client->lock);
         struct pollfd cancel = {.fd = client->cancel_fd, .events = POLLIN};
         poll(&cancel, 1, sl_deadline_poll_ms(pause));
         rc = sl_client_cancelled(client, err);
@@ -213,7 +216,8 @@ static int await_turn(struct sl_client *client, sl_deadline deadline, struct sl_
         if (rc)
             return rc;
         if (sl_deadline_passed(deadline))
-            return sl_err_set(err, SL_ERR_TIMEOUT, "no session with the target in time");
+            return sl_err_set(err, SL_ERR_TIMEOUT, "no session with the target in time%s%s",
+                              client->trouble[0] ? ": " : "", client->trouble);
         sl_cond_wait(&client->changed, &client->lock, deadline);
     }
     return sl_client_cancelled(client, err);
@@ -231,6 +235,7 @@ static int renew(struct sl_client *client, bool once, sl_deadline deadline, stru
 {
     struct session *session;
     client->beginning = true;
+    client->trouble[0] = '\0';
     pthread_mutex_unlock(&client->lock);
     int rc = make_session(client, once, deadline, &session, err);
     pthread_mutex_lock(&client->lock);

@@ -242,6 +242,7 @@ struct sl_client {
     pthread_cond_t changed;
     struct session *session; /* current, or NULL */
     bool beginning;          /* some thread makes one */
+    char trouble[200];       /* why its last attempt failed, "" before */
     unsigned alive;          /* sessions whose threads have not ended */
     bool have_repository;
     struct sl_id repository;
