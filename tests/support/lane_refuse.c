@@ -5,6 +5,8 @@
 #include "core/base/fault.h"
 
 #include <string.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
 
 #define PATTERN_PULLED 101
 #define PATTERN_PUSHED 102
@@ -311,6 +313,27 @@ static void lane_connect__target_does_not_answer__fails_at_the_deadline(void **s
     assert_true(sl_now_ns() - begin < 5 * SL_NS_PER_S);
 }
 
+static void lane_connect__cancelled_while_it_waits__at_once(void **state)
+{
+    struct lane_case *c = *state;
+    struct sl_lane *lane;
+    struct sl_err err = {0};
+    if (lane_fixture->pair)
+        skip();
+    int timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC);
+    struct itimerspec soon = {.it_value.tv_nsec = 200 * 1000 * 1000};
+    assert_int_equal(timerfd_settime(timer, 0, &soon, NULL), 0);
+    sl_deadline deadline = sl_deadline_in_ms(LANE_WAIT_MS);
+    lane_cancel_fd = timer;
+    int rc = lane_connect(c->world.client_rail, c->world.client, lane_fixture,
+                          c->world.target->port, 77, LANE_DEPTH, deadline, &lane, &err);
+    lane_cancel_fd = 0;
+    close(timer);
+    assert_int_equal(rc, SL_ERR_CANCELLED);
+    assert_int_equal(err.code, SL_ERR_CANCELLED);
+    assert_false(sl_deadline_passed(deadline));
+}
+
 static void lane_connect__nobody_listens__fails(void **state)
 {
     struct lane_case *c = *state;
@@ -353,6 +376,7 @@ static const struct CMUnitTest tests[] = {
     LANE_CASE(lane_region__registration_fails__all_else_works),
     LANE_CASE(lane_connect__refused_by_the_target__fails_and_next_works),
     LANE_CASE(lane_connect__target_does_not_answer__fails_at_the_deadline),
+    LANE_CASE(lane_connect__cancelled_while_it_waits__at_once),
     LANE_CASE(lane_connect__nobody_listens__fails),
 };
 

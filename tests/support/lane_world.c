@@ -187,6 +187,8 @@ void lane_end_free(struct lane_world *world, struct lane_end *end)
 
 /* --- connecting ------------------------------------------------------------------------------ */
 
+int lane_cancel_fd;
+
 int lane_connect(struct sl_rail *rail, struct sl_domain *domain, const struct lane_fixture *fixture,
                  const char *port, uint16_t id, uint16_t depth, sl_deadline deadline,
                  struct sl_lane **ret_lane, struct sl_err *err)
@@ -199,7 +201,8 @@ int lane_connect(struct sl_rail *rail, struct sl_domain *domain, const struct la
                                   .hello = bytes,
                                   .depth = depth,
                                   .deadline = deadline,
-                                  .traffic_class = -1};
+                                  .traffic_class = -1,
+                                  .cancel_fd = lane_cancel_fd};
     return rail->ops->connect(rail, domain, &to, reply, ret_lane, err);
 }
 

@@ -86,7 +86,8 @@ int lane_world_open(struct lane_world *world, const struct lane_fixture *fixture
 int lane_pair(struct lane_world *world, uint16_t depth, struct lane_end *passive,
               struct lane_end *active, struct sl_err *err);
 void lane_world_close(struct lane_world *world);
-/* The client's half of it, blocking. */
+/* The client's half of it, blocking; lane_cancel_fd ends it. */
+extern int lane_cancel_fd;
 int lane_connect(struct sl_rail *rail, struct sl_domain *domain, const struct lane_fixture *fixture,
                  const char *port, uint16_t id, uint16_t depth, sl_deadline deadline,
                  struct sl_lane **ret_lane, struct sl_err *err);

@@ -150,6 +150,33 @@ static void net_connect__ipv6_with_traffic_class(void **state)
     close(listener);
 }
 
+/* What a target listens on: IPv6 that takes IPv4, too. */
+static void net_traffic_class__of_a_listener__its_connections_have_it(void **state)
+{
+    (void)state;
+    static const char *const hosts[] = {"::1", "127.0.0.1"};
+    char port[8];
+    struct sl_err err;
+    int listener = listen_on("::", 4, port), fd;
+    if (listener < 0)
+        skip();
+    assert_int_equal(sl_net_traffic_class(listener, AF_INET6, 0x28, &err), 0);
+    for (int i = 0; i < 2; i++) {
+        int value = 0;
+        socklen_t bytes = sizeof value;
+        if (try_connect(hosts[i], port, NULL, -1, 5000, &fd, &err) != 0)
+            continue; /* no IPv6 here, or none that takes IPv4 */
+        int accepted = accept(listener, NULL, NULL);
+        assert_int_equal(i == 0 ? getsockopt(accepted, IPPROTO_IPV6, IPV6_TCLASS, &value, &bytes)
+                                : getsockopt(accepted, IPPROTO_IP, IP_TOS, &value, &bytes),
+                         0);
+        assert_int_equal(value, 0x28);
+        close(accepted);
+        close(fd);
+    }
+    close(listener);
+}
+
 static void net_connect__bind_address__used_or_named_in_the_error(void **state)
 {
     (void)state;
@@ -288,6 +315,7 @@ int main(void)
         cmocka_unit_test(net_lookup__name_server_is_slow__timeout_or_cancelled),
         cmocka_unit_test(net_connect__socket_is_as_promised),
         cmocka_unit_test(net_connect__ipv6_with_traffic_class),
+        cmocka_unit_test(net_traffic_class__of_a_listener__its_connections_have_it),
         cmocka_unit_test(net_connect__bind_address__used_or_named_in_the_error),
         cmocka_unit_test(net_connect__refused__error_names_address),
         cmocka_unit_test(net_connect__several_addresses__all_tried),
