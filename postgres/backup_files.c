@@ -124,6 +124,8 @@ int sl_pg_backup_files(struct sl_pg_backup *b, unsigned jobs, struct sl_err *err
     if (rc)
         return rc;
     sl_progress_total(b->invocation->progress, bytes, files);
+    /* no promise: it lets the target write inside of a file's length, see core/store/temporary.c */
+    b->pack_hint = bytes / jobs < SL_PACK_BYTES ? bytes / jobs : SL_PACK_BYTES;
     rc = sl_pg_cluster_new(b->root_fd, b->version_folder, &b->cluster, err);
     if (rc)
         return rc;

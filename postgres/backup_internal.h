@@ -61,6 +61,7 @@ struct sl_pg_backup {
     struct sl_manifest_pack *packs; /* stored ones, owned */
     size_t pack_count, pack_room;
     uint32_t next_pack;
+    uint64_t pack_hint;    /* bytes a pack may come to */
     struct sl_err failure; /* of the first worker that failed; code 0: none */
     json_t *bad_pages;     /* [{"file":…,"block":…}], owned; NULL: pages are not judged */
     uint64_t bad_page_count;

@@ -128,8 +128,8 @@ static int begin_pack(struct sl_pg_packer *p, struct sl_err *err)
     pthread_mutex_unlock(&b->lock);
     pack_name(b, p->number, name);
     p->mark = sl_fragment_mark(p->fragment);
-    return sl_upload_begin(b->repository.client, name, 0, sl_pg_backup_deadline(b), &p->upload,
-                           err);
+    return sl_upload_begin(b->repository.client, name, b->pack_hint, sl_pg_backup_deadline(b),
+                           &p->upload, err);
 }
 
 static int to_upload(void *arg, const void *bytes, size_t count, struct sl_err *err)

@@ -6,7 +6,6 @@
 
 #include <linux/capability.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -70,8 +69,6 @@ int sl_client_slots_init(struct slots *slots, uint32_t count, struct sl_err *err
     slots->last_waiter = &slots->waiters;
     if (!slots->memory || !slots->all || !slots->stack || !slots->early)
         return sl_err_set(err, SL_ERR_NO_MEMORY, "out of memory for %u slots", count);
-    /* fewer page faults, and fewer entries to pin; without huge pages it is as before */
-    (void)madvise(slots->memory, (size_t)count * SL_BLOCK_BYTES, MADV_HUGEPAGE);
     /* the lowest numbers are used first: an idle client touches few pages */
     for (uint32_t i = 0; i < count; i++)
         slots->stack[slots->free++] = count - 1 - i;

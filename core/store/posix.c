@@ -143,6 +143,9 @@ static int posix_open(struct sl_store *base, const char *name, struct sl_file **
     file->fd = fd;
     file->direct_fd = -1;
     file->name = copy;
+    file->direct_reads = true;
+    if (length >= SL_POSIX_DIRECT_READ_MIN)
+        sl_posix_open_direct(file);
     *ret_file = &file->base;
     *ret_length = length;
     return 0;

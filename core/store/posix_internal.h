@@ -11,6 +11,10 @@
 #define SL_POSIX_TEMPORARY_FOLDER ".tmp"
 #define SL_POSIX_KNOWN_SLOTS      1024u /* a power of two */
 
+/* Blocks were written past the page cache and are read once: copying them through it would cost the
+ * processor as much as everything else that is done with them. Tables and trailers are small. */
+#define SL_POSIX_DIRECT_READ_MIN ((size_t)256 << 10)
+
 /* What a folder is, so that another one made later under the same name is not taken for it. No
  * padding: compared as bytes. */
 struct sl_folder_id {
@@ -49,6 +53,7 @@ struct sl_posix_file {
     int fd;               /* buffered */
     int direct_fd;        /* the same file with O_DIRECT, or -1 */
     atomic_bool direct;   /* direct_fd works */
+    bool direct_reads;    /* direct_fd is for reading, else for writing */
     bool temporary;       /* not published: writable */
     char *temporary_name; /* owned; NULL: nameless */
     char *name;           /* owned: what it is or is to be, for messages */
@@ -100,6 +105,9 @@ void sl_posix_close(struct sl_file *file);
 int sl_posix_sweep(struct sl_store *store, uint64_t age_ns, uint64_t *ret_removed,
                    struct sl_err *err);
 void sl_posix_temporary_prefix(struct sl_posix *store);
+/* A second descriptor of the open file, with O_DIRECT, where that can be had. Switching the flag on
+ * one descriptor (F_SETFL) would race with what is queued. */
+void sl_posix_open_direct(struct sl_posix_file *file);
 /* Give the file the name `leaf` in the folder: 0 or an errno. */
 int sl_posix_link(const struct sl_posix_file *file, int folder, const char *leaf);
 /* Drop the temporary's own name, if it has one. */

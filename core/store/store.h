@@ -110,7 +110,8 @@ struct sl_store_ops {
      * and the file open. Nothing is sure to begin before flush(); reap() continues what was cut
      * short and returns how many ended, in any order. Submit functions: 0, or SL_ERR_BUSY when
      * `depth` are in flight, or SL_ERR_SYNC on a poisoned store. Queue writes need not be aligned;
-     * aligned ones are direct. A read behind the file's end is SL_ERR_FORMAT. */
+     * aligned ones, and big aligned reads, are direct. A read behind the file's end is
+     * SL_ERR_FORMAT. */
     int (*queue_new)(struct sl_store *store, unsigned depth, struct sl_store_queue **ret_queue,
                      struct sl_err *err);
     void (*queue_free)(struct sl_store_queue *queue); /* waits for what is in flight */

@@ -100,20 +100,21 @@ static int open_temporary(struct sl_posix *store, char **ret_name)
     return open_named(store, ret_name);
 }
 
-/* A second descriptor of the file, with O_DIRECT; -1 where that cannot be had. Switching the flag
- * on one descriptor (F_SETFL) would race with queued writes. */
-static int open_direct(struct sl_posix *store, int fd, const char *temporary_name)
+void sl_posix_open_direct(struct sl_posix_file *file)
 {
+    struct sl_posix *store = sl_posix_of(file->base.store);
     char proc[64];
+    file->direct_fd = -1;
     if (store->no_direct)
-        return -1;
-    if (!temporary_name)
-        snprintf(proc, sizeof proc, "/proc/self/fd/%d", fd);
+        return;
+    snprintf(proc, sizeof proc, "/proc/self/fd/%d", file->fd);
     int direct = sl_posix_openat("posix.direct", store->root,
-                                 temporary_name ? temporary_name : proc, O_WRONLY | O_DIRECT, 0);
+                                 file->temporary_name ? file->temporary_name : proc,
+                                 (file->direct_reads ? O_RDONLY : O_WRONLY) | O_DIRECT, 0);
     if (direct == -EINVAL) /* open(2): not supported by the file system */
         store->no_direct = true;
-    return direct < 0 ? -1 : direct;
+    file->direct_fd = direct < 0 ? -1 : direct;
+    file->direct = direct >= 0;
 }
 
 /* O_DIRECT writes that extend a file take its lock one after the other and journal each new length;
@@ -153,8 +154,7 @@ int sl_posix_create(struct sl_store *base, const char *name_hint, uint64_t lengt
         sl_free(name);
         return rc;
     }
-    file->direct_fd = open_direct(store, file->fd, file->temporary_name);
-    file->direct = file->direct_fd >= 0;
+    sl_posix_open_direct(file);
     expect_length(file, length_hint);
     *ret_file = &file->base;
     return 0;

@@ -17,7 +17,9 @@ static bool fits_direct(const struct sl_transfer *t)
 
 int sl_transfer_fd(struct sl_transfer *t)
 {
-    t->was_direct = t->writing && fits_direct(t) && t->file->direct;
+    const struct sl_posix_file *file = t->file;
+    bool big = t->writing || t->left >= SL_POSIX_DIRECT_READ_MIN;
+    t->was_direct = file->direct && file->direct_reads == !t->writing && big && fits_direct(t);
     return t->was_direct ? t->file->direct_fd : t->file->fd;
 }
 

@@ -36,13 +36,18 @@ new_pgbackrest_repository() {
   pgbackrest_repo stanza-create >/dev/null
 }
 
+named() { [ "$1" = none ] && echo sluice || echo "sluice $1"; }
+
 # pg_basebackup gets its WAL itself; of the others each waits until its archiver has stored it.
 cases_backup() {
-  archiver none
-  new_sluice_repository
-  archiver sluice
-  measure backup sluice "$cluster_bytes" "$work/target/sluice/main/backup" \
-    sluice sluice --jobs="$jobs" backup
+  local codec
+  for codec in zstd none; do # none last: it is what is restored
+    archiver none
+    new_sluice_repository
+    archiver sluice
+    measure backup "$(named $codec)" "$cluster_bytes" "$work/target/sluice/main/backup" \
+      sluice sluice --jobs="$jobs" --compress-type=$codec backup
+  done
   archiver none
   fresh "$work/target/basebackup"
   measure backup pg_basebackup "$cluster_bytes" "$work/target/basebackup" \
@@ -116,11 +121,11 @@ cases_push() {
   archiver none
   new_sluice_repository
   measure push sluice "$bytes" "$work/target/sluice/main/wal" \
-    push_all "exec '$bin/sluice' --config='$work/sluice.conf' archive-push \"\$1\""
+    push_all "exec '$bin/sluice' --config='$work/sluice.conf' --compress-type=none archive-push \"\$1\""
   fresh "$work/target/embedded"
   sluice embedded stanza-create >/dev/null
   measure push "sluice embedded" "$bytes" "$work/target/embedded/main/wal" \
-    push_all "exec '$bin/sluice' --config='$work/embedded.conf' archive-push \"\$1\""
+    push_all "exec '$bin/sluice' --config='$work/embedded.conf' --compress-type=none archive-push \"\$1\""
   new_pgbackrest_repository
   measure push pgbackrest "$bytes" "$work/target/pgbackrest/archive" \
     push_all "exec pgbackrest --config='$work/pghost.conf' --stanza=main archive-push \"\$1\""

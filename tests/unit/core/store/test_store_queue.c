@@ -250,6 +250,39 @@ static void queue__direct_write_refused__buffered(void **state)
     f->ops->close(file);
 }
 
+/* Big reads of a published file go past the page cache, until the file system refuses. */
+static void queue__direct_read_refused__buffered(void **state)
+{
+    struct fixture *f = *state;
+    struct sl_file *file;
+    char path[200];
+    uint64_t length;
+    int codes[64];
+    snprintf(path, sizeof path, "%s/big", f->base->path);
+    FILE *out = fopen(path, "w");
+    assert_int_equal(fwrite(f->memory, 1, DEPTH * BLOCK, out), DEPTH * BLOCK);
+    fclose(out);
+    assert_code(f->ops->open(f->store, "big", &file, &length, NULL), 0);
+    if (sl_posix_of(f->store)->no_direct) {
+        f->ops->close(file);
+        skip(); /* this file system has no O_DIRECT */
+    }
+    uint8_t *back = sl_pages_alloc(DEPTH * BLOCK);
+    static const char *const faults[] = {NULL, "posix.pread:EINVAL@1"};
+    for (unsigned i = 0; i < 2; i++) {
+        fresh(codes);
+        memset(back, 0, DEPTH * BLOCK);
+        sl_fault_set(faults[i]);
+        f->ops->queue_read(f->queue, file, back, DEPTH * BLOCK, 0, 0);
+        reap_all(f, 1, codes, NULL);
+        assert_int_equal(codes[0], 0);
+        assert_memory_equal(back, f->memory, DEPTH * BLOCK);
+        assert_int_equal(sl_posix_of(f->store)->no_direct, i);
+    }
+    sl_pages_free(back, DEPTH * BLOCK);
+    f->ops->close(file);
+}
+
 static void queue__freed_with_work_in_flight__waits(void **state)
 {
     struct fixture *f = *state;
@@ -333,6 +366,7 @@ int main(void)
         BOTH(queue__polls_readable_until_all_is_reaped),
         BOTH(queue__errors_are_told_each),
         BOTH(queue__direct_write_refused__buffered),
+        BOTH(queue__direct_read_refused__buffered),
         BOTH(queue__freed_with_work_in_flight__waits),
         BOTH(transfer__short_counts__continued),
         BOTH(queue_new__each_fault__clean),
