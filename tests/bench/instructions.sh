@@ -8,7 +8,8 @@
 # blocks not encrypted: over RDMA the adapter does the sending, so this is no less than there. Three
 # backups: of a fresh cluster, with a table of MEGABYTES more, with FILES small tables more; the
 # differences are what a byte and what a file costs, whatever a start costs. Apart are counted the
-# digests (libxxhash), CRC-32C and the search for zeros (libisal). Not a test.
+# digests (libxxhash; libcrypto: SHA-256 of the manifest, TLS of the control connection), CRC-32C and
+# the search for zeros (libisal), and page checksums (sum_rows). Not a test.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 bin=${SLUICE_BUILD:-$root/build/release}/bin
@@ -63,7 +64,7 @@ as "$bin/sluice" --config "$work/sluice.conf" stanza-create >/dev/null
 backup() {
   sql -c checkpoint
   as valgrind -q --tool=callgrind --callgrind-out-file="$work/profile" \
-    "$bin/sluice" --config "$work/sluice.conf" --output=json --progress=none --jobs=2 --no-archive-check backup \
+    "$bin/sluice" --config "$work/sluice.conf" --output=json --progress=none --jobs=2 --compress-type=none --no-archive-check backup \
     >"$work/result.json" 2>"$work/backup.log" || { cat "$work/backup.log" >&2; exit 1; }
   callgrind_annotate --auto=no --threshold=100 "$work/profile" >"$work/functions" 2>/dev/null
   cp "$work/functions" "$work/functions-$1"
@@ -78,7 +79,7 @@ for line in open(sys.argv[2]):
     count = int(m.group(1).replace(",", ""))
     if "PROGRAM TOTALS" in line:
         total = count
-    elif re.search(r"libxxhash|libisal|XXH|crc32_iscsi|zero_detect", m.group(2)):
+    elif re.search(r"libxxhash|libisal|libcrypto|sum_rows|XXH|crc32_iscsi|zero_detect", m.group(2)):
         aside += count
 print(result["bytes"], result["files"], total, aside)
 PY
