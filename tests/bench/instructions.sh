@@ -55,7 +55,7 @@ tls() { printf 'tls-cert = %s\ntls-key = %s\ntls-ca = %s\n' "$work/pki/$1.crt" "
   tls db1
   printf '%s\n' '[main]' "pg-host = $work" "pg-port = $port" 'pg-user = postgres'
 } >"$work/sluice.conf"
-as "$bin/sluiced" --config "$work/sluiced.conf" >"$work/sluiced.log" 2>&1 &
+(cd "$work" && exec "${run_as[@]}" "$bin/sluiced" --config "$work/sluiced.conf") >"$work/sluiced.log" 2>&1 &
 target=$!
 for _ in $(seq 100); do grep -q listening "$work/sluiced.log" && break; sleep 0.1; done
 as "$bin/sluice" --config "$work/sluice.conf" stanza-create >/dev/null
