@@ -160,7 +160,7 @@ int sl_fault(const char *point)
         kill(getpid(), SIGKILL);
         return 0;
     case STOP:
-        kill(getpid(), SIGSTOP);
+        raise(SIGSTOP); /* to this thread: sent to the process, it would run on for a while */
         return 0;
     case SLEEP:
         nanosleep(&(struct timespec){value / 1000, value % 1000 * 1000000}, NULL);
