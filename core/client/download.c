@@ -452,8 +452,11 @@ static int block_error(struct sl_download *download, uint32_t block, int code, s
 {
     const char *why = code == SL_ERR_CHECKSUM ? "is damaged: its digest does not match"
                       : code == SL_ERR_CRYPTO ? "came with a seal that does not fit"
+                      : code == SL_ERR_READ   ? "could not be read from the target's disk"
                                               : sl_code_text(code);
-    return sl_err_set(err, code, "\"%s\": block %u %s", download->object.name, block, why);
+    sl_err_set(err, code, "\"%s\": block %u %s", download->object.name, block, why);
+    return code == SL_ERR_READ ? sl_err_hint(err, "the target's log says what is wrong with it")
+                               : code;
 }
 
 /* With the lock held: until the target has answered for the first want. */

@@ -5,6 +5,7 @@
 
 #include <assert.h>
 #include <stdio.h>
+#include <string.h>
 
 #define TABLE_MAX 4000u /* digests in one TABLED, docs: SL_MSG_TABLE_FIELDS */
 
@@ -150,8 +151,9 @@ void sl_target_reading_over(struct piece *piece)
     struct object *object = piece->object;
     struct session *session = piece->session;
     if (piece->code) {
-        sl_log(SL_LOG_WARN, "target", "%s: block %u of \"%s\" could not be sent: %s",
-               session->label, piece->block.block, object->name, sl_code_text(piece->code));
+        sl_log(SL_LOG_WARN, "target", "%s: block %u of \"%s\" could not be sent: %s%s%s",
+               session->label, piece->block.block, object->name, sl_code_text(piece->code),
+               piece->sys ? ": " : "", piece->sys ? strerror(piece->sys) : "");
     } else {
         COUNT(session->target, blocks_out, 1);
         COUNT(session->target, bytes_out, piece->block.plain_bytes);
