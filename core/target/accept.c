@@ -47,6 +47,19 @@ static void half_open_free(struct sl_target *target, struct half_open *half, boo
     sl_free(half);
 }
 
+static void complain(struct sl_target *target, const struct in6_addr *from, int code,
+                     const char *what)
+{
+    char text[INET6_ADDRSTRLEN] = "?";
+    struct sl_err err;
+    if (IN6_IS_ADDR_V4MAPPED(from))
+        inet_ntop(AF_INET, &from->s6_addr[12], text, sizeof text);
+    else
+        inet_ntop(AF_INET6, from, text, sizeof text);
+    sl_err_set(&err, code, "%s", what);
+    sl_target_complain(target, COMPLAIN_STRANGER, &err, "connection from %s refused", text);
+}
+
 static bool same_address(const struct in6_addr *a, const struct in6_addr *b)
 {
     return memcmp(a, b, sizeof *a) == 0;
@@ -84,7 +97,8 @@ static void begin_control(struct sl_target *target, struct half_open *half)
         rc = sl_target_session_new(target, control, &address, deadline, &err);
     }
     if (rc)
-        sl_log_err(SL_LOG_WARN, "target", &err, "a control connection could not be begun");
+        sl_target_complain(target, COMPLAIN_STRANGER, &err,
+                           "a control connection could not be begun");
 }
 
 static void begin_lane(struct sl_target *target, struct half_open *half)
@@ -100,7 +114,7 @@ static void begin_lane(struct sl_target *target, struct half_open *half)
     else
         rc = sl_target_lane_admit(target, target->tcp_rail, &hello, &domain, reply, &err);
     if (rc) {
-        sl_log_err(SL_LOG_DETAIL, "target", &err, "a lane was refused");
+        complain(target, &half->address, rc, err.msg);
         half_open_free(target, half, true);
         return;
     }
@@ -130,6 +144,8 @@ static void half_open_ready(struct sl_target *target, struct watch *watch)
             return;
         }
         if (n != 1 || first != (uint8_t)(SL_LANE_MAGIC & 0xff)) {
+            if (n == 1) /* one that only looks whether we are there is welcome */
+                complain(target, &half->address, SL_ERR_PROTOCOL, "it speaks neither TLS nor ours");
             half_open_free(target, half, true);
             return;
         }
@@ -170,6 +186,7 @@ static void accepted(struct sl_target *target, int fd, const struct in6_addr *ad
     if (all < HALF_OPEN_MAX && same < HALF_OPEN_ADDRESS_MAX)
         half = sl_calloc(1, sizeof *half);
     if (!half) {
+        complain(target, address, SL_ERR_LIMIT, "too many connections have not said who they are");
         close(fd);
         return;
     }
@@ -222,8 +239,10 @@ void sl_target_accept_tick(struct sl_target *target, uint64_t now_ns)
     struct half_open *next;
     for (struct half_open *half = target->half_open; half; half = next) {
         next = half->next;
-        if (now_ns >= half->deadline)
-            half_open_free(target, half, true);
+        if (now_ns < half->deadline)
+            continue;
+        complain(target, &half->address, SL_ERR_TIMEOUT, "it did not say what it wants");
+        half_open_free(target, half, true);
     }
     if (target->listen_again && now_ns >= target->listen_again && target->listen_fd >= 0 &&
         sl_target_control_watch(target, target->listen_fd, &target->listen_watch, NULL) == 0)

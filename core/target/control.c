@@ -80,6 +80,7 @@ static void sweep(struct sl_target *target)
     uint64_t now = sl_now_ns();
     struct session *next;
     sl_target_accept_tick(target, now);
+    sl_target_complain_tick(target, now);
     for (struct session *session = target->sessions; session; session = next) {
         next = session->next;
         sl_target_session_tick(session, now);

@@ -128,7 +128,8 @@ void sl_target_session_refuse(struct session *session, const struct sl_err *err)
 {
     if (session->state > SESSION_LIVE)
         return;
-    sl_log_err(SL_LOG_WARN, "target", err, "%s: session refused", session->label);
+    sl_target_complain(session->target, COMPLAIN_CLIENT, err, "%s: session refused",
+                       session->label);
     COUNT(session->target, sessions_refused, 1);
     sl_target_answer_error(session, SL_ABOUT_SESSION, 0, err);
     session_linger(session);
@@ -153,7 +154,9 @@ void sl_target_session_end(struct session *session, const struct sl_err *why)
         return;
     }
     if (why)
-        sl_log_err(SL_LOG_WARN, "target", why, "%s: session lost", session->label);
+        sl_target_complain(session->target,
+                           session->state == SESSION_LIVE ? COMPLAIN_CLIENT : COMPLAIN_STRANGER,
+                           why, "%s: session lost", session->label);
     else
         sl_log(SL_LOG_DETAIL, "target", "%s: session ended", session->label);
     session_close(session);

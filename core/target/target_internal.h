@@ -68,6 +68,23 @@ int sl_target_committer_start(struct sl_target *target, struct sl_err *err);
 void sl_target_committer_end(struct sl_target *target);
 void sl_target_committer_queue(struct sl_target *target, struct object *object);
 
+/* --- complaints about peers (complain.c); control thread ---------------------------------------
+ */
+
+enum complain_about { COMPLAIN_STRANGER, COMPLAIN_CLIENT, COMPLAIN_KINDS };
+
+struct complaints {
+    unsigned tokens;
+    uint64_t since_ns, left_out;
+};
+
+/* A warning "<fmt>: <err>", unless there were too many of its kind: then it is counted. */
+void sl_target_complain(struct sl_target *target, enum complain_about about,
+                        const struct sl_err *err, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+/* Says how many were left out, when that may be said. */
+void sl_target_complain_tick(struct sl_target *target, uint64_t now_ns);
+
 /* --- the target ------------------------------------------------------------------------------ */
 
 struct half_open; /* accept.c: a connection whose first bytes have not come */
@@ -119,6 +136,7 @@ struct sl_target {
     char rdma_note[160];
     struct half_open *half_open;
     unsigned half_open_count;
+    struct complaints complaints[COMPLAIN_KINDS];
     struct session *sessions;
     unsigned session_count;
     struct session *ring; /* whose turn it is to get a buffer */
