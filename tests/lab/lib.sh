@@ -39,3 +39,20 @@ lab_wait() {
     sleep 0.1
   done
 }
+
+# Two daemons on one repository get one object at once, and the loser answers before the winner has
+# synced: no clock decides, both are stopped where it matters. Give them these faults, and run
+# lab_loser WINNER_PID LOSER_PID FOLDER in the background: when both have their bytes on the disk, the
+# winner links (a new name appears in FOLDER) and sleeps, then the loser finds the name taken.
+lab_winner_faults=posix.link:stop@1,posix.syncdir:sleep=600000@1
+lab_loser_faults=posix.link:stop@1
+lab_stopped() { [ "$(sed 's/.*) //; s/ .*//' "/proc/$1/stat")" = T ]; }
+lab_loser() {
+  local before
+  lab_wait 60 lab_stopped "$1" && lab_wait 60 lab_stopped "$2" || { echo "the two daemons did not meet"; return 1; }
+  before=$(find "$3" -type f 2>/dev/null | wc -l)
+  kill -CONT "$1"
+  linked() { [ "$(find "$3" -type f 2>/dev/null | wc -l)" -gt "$before" ]; }
+  lab_wait 60 linked "$@" || { echo "the winner did not link"; return 1; }
+  kill -CONT "$2"
+}

@@ -11,11 +11,10 @@
  * by a seeded generator. What was acknowledged is what marks before P say.
  *
  *   logwrites LOG info                        entries, flushes, marks, bytes
- *   logwrites LOG marks P                     the marks before entry P, one a line
- *   logwrites LOG mark-after P                index behind the first mark at or after P (or P)
- *   logwrites LOG flush-before P              index of the last flush before P (or -1)
- *   logwrites LOG apply DEVICE FROM TO        all writes of entries [FROM, TO)
- *   logwrites LOG cut DEVICE FROM P SEED      what a cut at P leaves of entries from FROM on
+ *   logwrites LOG next-mark P                 index of the first mark from P on (or -1)
+ *   logwrites LOG advance DEVICE FROM P       all writes from entry FROM to the last flush before
+ * P; prints the entry after that, the next FROM logwrites LOG cut DEVICE FROM P SEED MARKS  what a
+ * cut at P leaves of entries from FROM on; the marks before P go to the file MARKS, one a line
  */
 #include <endian.h>
 #include <errno.h>
@@ -119,6 +118,14 @@ static int64_t flush_before(uint64_t p)
     return -1;
 }
 
+static int64_t next_mark(uint64_t p)
+{
+    for (uint64_t i = p; i < entry_count; i++)
+        if (entries[i].flags & FLAG_MARK)
+            return (int64_t)i;
+    return -1;
+}
+
 static void cut(int device, uint64_t from, uint64_t p, uint64_t seed)
 {
     int64_t flush = flush_before(p);
@@ -141,8 +148,11 @@ static void cut(int device, uint64_t from, uint64_t p, uint64_t seed)
            p, flush, kept, dropped);
 }
 
-static void print_marks(uint64_t p)
+static void write_marks(uint64_t p, const char *path)
 {
+    FILE *to = fopen(path, "we");
+    if (!to)
+        fail(path);
     for (uint64_t i = 0; i < p && i < entry_count; i++) {
         if (!(entries[i].flags & FLAG_MARK) || entries[i].mark_bytes + 32 > sector_bytes)
             continue;
@@ -151,16 +161,11 @@ static void print_marks(uint64_t p)
             entries[i].mark_bytes < sizeof text ? entries[i].mark_bytes : sizeof text - 1;
         read_at(text, bytes, entries[i].at + 32);
         text[bytes] = '\0';
-        printf("%s\n", text);
+        if (strcmp(text, "dm-log-writes-end") != 0) /* its own, when it is removed */
+            fprintf(to, "%s\n", text);
     }
-}
-
-static uint64_t mark_after(uint64_t p)
-{
-    for (uint64_t i = p; i < entry_count; i++)
-        if (entries[i].flags & FLAG_MARK)
-            return i + 1;
-    return p;
+    if (fclose(to))
+        fail(path);
 }
 
 static void print_info(void)
@@ -189,30 +194,29 @@ static int open_device(const char *path)
 int main(int argc, char **argv)
 {
     if (argc < 3) {
-        fprintf(stderr, "usage: logwrites LOG info|marks|mark-after|flush-before|apply|cut …\n");
+        fprintf(stderr, "usage: logwrites LOG info|next-mark|advance|cut …\n");
         return 2;
     }
     load(argv[1]);
     const char *verb = argv[2];
     if (!strcmp(verb, "info") && argc == 3) {
         print_info();
-    } else if (!strcmp(verb, "marks") && argc == 4) {
-        print_marks(strtoull(argv[3], NULL, 10));
-    } else if (!strcmp(verb, "mark-after") && argc == 4) {
-        printf("%" PRIu64 "\n", mark_after(strtoull(argv[3], NULL, 10)));
-    } else if (!strcmp(verb, "flush-before") && argc == 4) {
-        printf("%" PRId64 "\n", flush_before(strtoull(argv[3], NULL, 10)));
-    } else if (!strcmp(verb, "apply") && argc == 6) {
+    } else if (!strcmp(verb, "next-mark") && argc == 4) {
+        printf("%" PRId64 "\n", next_mark(strtoull(argv[3], NULL, 10)));
+    } else if (!strcmp(verb, "advance") && argc == 6) {
         int device = open_device(argv[3]);
-        uint64_t to = strtoull(argv[5], NULL, 10);
-        for (uint64_t i = strtoull(argv[4], NULL, 10); i < to && i < entry_count; i++)
-            apply(device, &entries[i]);
+        uint64_t from = strtoull(argv[4], NULL, 10);
+        int64_t flush = flush_before(strtoull(argv[5], NULL, 10));
+        for (; (int64_t)from <= flush; from++)
+            apply(device, &entries[from]);
         if (fsync(device) || close(device))
             fail(argv[3]);
-    } else if (!strcmp(verb, "cut") && argc == 7) {
+        printf("%" PRIu64 "\n", from);
+    } else if (!strcmp(verb, "cut") && argc == 8) {
         int device = open_device(argv[3]);
         cut(device, strtoull(argv[4], NULL, 10), strtoull(argv[5], NULL, 10),
             strtoull(argv[6], NULL, 10));
+        write_marks(strtoull(argv[5], NULL, 10), argv[7]);
         if (fsync(device) || close(device))
             fail(argv[3]);
     } else {

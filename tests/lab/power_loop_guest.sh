@@ -31,6 +31,7 @@ tls-ca = /tmp/pki/ca.crt
 [main]
 clients = db1
 CONF
+  : >"/tmp/sluiced-$1.log" # an earlier one said "listening" there
   SLUICE_FAULT=$2 "$SLUICE_BUILD/bin/sluiced" --config "/tmp/sluiced-$1.conf" >"/tmp/sluiced-$1.log" 2>&1 &
   lab_wait 50 grep -q listening "/tmp/sluiced-$1.log" || { cat "/tmp/sluiced-$1.log"; trouble "sluiced did not start"; }
 }
@@ -49,7 +50,11 @@ target() { # N PRUNE SERVE
   # the repository and its stanza are made without faults, and are durable before the load begins
   [ -e /mnt/d/repo/repo.json ] || { daemon 7430 "" && kill -TERM $! && wait $!; sync; }
   daemon 7430 "$FAULTS"
-  [ -z "$FAULTS2" ] || daemon 7432 "$FAULTS2"
+  local first=$!
+  if [ -n "$FAULTS2" ]; then
+    daemon 7432 "$FAULTS2"
+    lab_loser $first $! /mnt/d/repo &
+  fi
   tell ready
   wait
   cat /tmp/sluiced-*.log

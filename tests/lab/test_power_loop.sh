@@ -15,8 +15,8 @@
 #   folder  one object after the other from one thread, and the power fails when the last was
 #           acknowledged: no later object's fdatasync commits the journal with the earlier link in it
 #   loser   two daemons, one object: one links and sleeps before it syncs, the other finds the name
-#           taken (its own fdatasync lies before that link) and answers; cut at that answer. With the
-#           sync in place the same must survive.
+#           taken (its own fdatasync lies before that link) and answers; cut at that answer
+#           (lab_loser). With the sync in place the same must survive.
 #   parent  not to be seen on ext4 and XFS: mkdir changes the new folder and its parent in one
 #           transaction, so that the folder's own fsync brings both. fault/test_power_model.sh shows it.
 set -euo pipefail
@@ -50,9 +50,9 @@ caught() { # NAME FS OPTION…
   say "$fs without the $name:"
   ! in_loop "$fs-${name// /-}" "$fs" 4 "$@" || die "$fs: a build without the $name passed: the test is blind to it"
 }
-# a moment for the other daemon's fdatasync, then the link; a moment for that, then the other's
-winner=posix.link:sleep=1200@1+,posix.syncdir:sleep=9000@1+
-loser=posix.link:sleep=3000@1+
+. "$SLUICE_ROOT/tests/lab/lib.sh"
+winner=$lab_winner_faults
+loser=$lab_loser_faults
 for fs in ext4 xfs; do
   caught "file's sync" $fs --quiet 5 --faults "posix.direct:EINVAL@1+,posix.fdatasync:skip@1+"
   caught "folder's sync" $fs --quiet 5 --faults "posix.syncdir:skip@1+,posix.syncparent:skip@1+,posix.settle_dir:skip@1+"
