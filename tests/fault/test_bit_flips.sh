@@ -2,13 +2,15 @@
 # timeout: 600
 # One flipped bit at a hundred random places of a repository with a backup and its WAL: verify finds
 # each and names the object; restore never writes wrong bytes: it fails and names the object, or the
-# bit was in something that it does not read. Then truncated, swapped, foreign and empty files.
+# bit was in something that it does not read. Then truncated, longer, swapped, foreign and empty files,
+# and the end of one object on the bytes of another.
 set -euo pipefail
 . "$SLUICE_ROOT/tests/support/lib.sh"
 flips=${SLUICE_BIT_FLIPS:-100}
 . "$SLUICE_ROOT/tests/support/cluster.sh"
+initdb_options=--wal-segsize=1 # small is quick, and every kind of byte is as likely
 new_cluster c1
-as_pg pgbench -q -i -s 2 $c1_conn >/dev/null 2>&1
+c1_psql -c "create table t as select i, md5(i::text) from generate_series(1, 5000) i"
 c1_sluice stanza-create >/dev/null
 c1_sluice backup >/dev/null
 stop_cluster c1
@@ -16,11 +18,15 @@ repo=$work/repo
 mapfile -t files < <(find "$repo" -type f | sort)
 say "${#files[@]} files, $(du -sh "$repo" | cut -f1)"
 
+# restored into memory, where there is some: the disk is not what is tested
+place=$(mktemp -d "$([ -w /dev/shm ] && echo /dev/shm || echo "$work")/sluice-flips-XXXXXX")
+at_exit+=("rm -rf '$place'")
+[ -z "$pg_user" ] || chown "$pg_user:" "$place"
 restore_into() { # DIR: as c1's user
   rm -rf "$1"; c1_sluice restore --datadir "$1"
 }
-restore_into "$work/good" >/dev/null 2>&1 || { restore_into "$work/good"; die "restore of the whole repository"; }
-reference=$(cd "$work/good" && find . -type f ! -name postgresql.auto.conf -print0 | sort -z | xargs -0 sha256sum | sha256sum)
+restore_into "$place/good" >/dev/null 2>&1 || { restore_into "$place/good"; die "restore of the whole repository"; }
+reference=$(cd "$place/good" && find . -type f ! -name postgresql.auto.conf -print0 | sort -z | xargs -0 sha256sum | sha256sum)
 
 seed=${SLUICE_SEED:-$RANDOM}
 say "seed $seed"
@@ -44,9 +50,9 @@ with open(path, "r+b") as f:
   found=$((found + 1))
   if [ $((i % 4)) = 0 ]; then
     status=0
-    restore_into "$work/try" >"$work/restore.log" 2>&1 || status=$?
+    restore_into "$place/try" >"$work/restore.log" 2>&1 || status=$?
     if [ $status = 0 ]; then
-      got=$(cd "$work/try" && find . -type f ! -name postgresql.auto.conf -print0 | sort -z | xargs -0 sha256sum | sha256sum)
+      got=$(cd "$place/try" && find . -type f ! -name postgresql.auto.conf -print0 | sort -z | xargs -0 sha256sum | sha256sum)
       [ "$got" = "$reference" ] || die "flip $i: restore wrote wrong bytes from a damaged $name"
       unread=$((unread + 1))
     else
@@ -78,5 +84,43 @@ for file in "$(find "$repo" -name 'pack-*' | head -n 1)" "$(find "$repo" -name m
 done
 cp -p "$wal" "$work/kept"; cp "$other_wal" "$wal"; damage "another segment in its place" "$wal"
 cp -p "$wal" "$work/kept"; echo junk >"$wal"; damage "junk" "$wal"
-say "$((count + 2)) truncated, longer, swapped and foreign files: each named"
+count=$((count + 2))
+# two swapped: both are named
+cp -p "$wal" "$work/kept"; cp -p "$other_wal" "$work/kept-2"
+cp "$work/kept-2" "$wal"; cp "$work/kept" "$other_wal"
+c1_sluice verify >"$work/verify.log" 2>&1 && die "verify misses two swapped files"
+for file in "$wal" "$other_wal"; do grep -qF "${file#"$repo"/}" "$work/verify.log" || { cat "$work/verify.log"; die "verify does not name a swapped ${file#"$repo"/}"; }; done
+cp -p "$work/kept" "$wal"; cp -p "$work/kept-2" "$other_wal"
+# the end (footer and trailer) of one on the content of another of the same length, and the other way round
+tail_of() { # FILE: where its footer begins, from the last 4096 bytes (docs/repository.md)
+  local size; size=$(stat -c %s "$1"); echo $((size - 8192))
+}
+cp -p "$wal" "$work/kept"
+at=$(tail_of "$wal")
+[ "$(stat -c %s "$wal")" = "$(stat -c %s "$other_wal")" ] || die "two segments of different size"
+dd if="$other_wal" of="$wal" bs=4096 skip=$((at / 4096)) seek=$((at / 4096)) conv=notrunc status=none; damage "another's footer and trailer" "$wal"
+cp -p "$wal" "$work/kept"
+dd if="$other_wal" of="$wal" bs=4096 skip=$((at / 4096)) seek=$((at / 4096)) count=1 conv=notrunc status=none; damage "another's footer" "$wal"
+cp -p "$wal" "$work/kept"
+dd if="$other_wal" of="$wal" bs=4096 count=$((at / 4096)) conv=notrunc status=none; damage "another's content" "$wal"
+count=$((count + 4))
+# whole objects from elsewhere: another stanza of this repository, another repository
+c1_sluice --stanza=second --pg-path="$c1_data" stanza-create --no-online >/dev/null
+second=$(as_pg find "$repo/second" -type f | head -n 1)
+[ -n "$second" ] || die "no second stanza"
+cp -p "$repo/main/stanza.json" "$work/kept"; cp "$second" "$repo/main/stanza.json"; damage "another stanza's" "$repo/main/stanza.json"
+sed "s|repo-path = .*|repo-path = $work/repo2|" "$work/c1.conf" >"$work/c2.conf"
+mkdir -p "$work/repo2"; [ -z "$pg_user" ] || chown "$pg_user:" "$work/repo2"
+as_pg sluice --config="$work/c2.conf" stanza-create --no-online >/dev/null
+for file in "$repo/main/stanza.json" "$wal"; do
+  name=${file#"$repo"/}
+  if [ ! -e "$work/repo2/$name" ]; then
+    c1_sluice archive-get "$(basename "$wal")" "$place/$(basename "$wal")" >/dev/null
+    as_pg sluice --config="$work/c2.conf" archive-push "$place/$(basename "$wal")" >/dev/null
+  fi
+  cp -p "$file" "$work/kept"; cp "$work/repo2/$name" "$file"; damage "the same from another repository" "$file"
+  count=$((count + 1))
+done
+count=$((count + 1))
+say "$count truncated, longer, swapped, glued and foreign files: each named"
 c1_sluice verify >/dev/null || die "the repository was not put back"
