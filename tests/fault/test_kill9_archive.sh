@@ -8,11 +8,25 @@ fake_cluster
 make_wal "$work/wal" 1 6
 repo=$work/repo
 start_target t "$repo"
-push() { sluice $(remote) --stanza=main --pg-path="$work/data" --timeout=5s --log-level=error archive-push "$1"; }
+push() { sluice $(remote) --stanza=main --pg-path="$work/data" --timeout=15s --log-level=error archive-push "$1"; }
 get() { sluice $(remote) --stanza=main --pg-path="$work/data" --timeout=10s --log-level=error archive-get "$1" "$2"; }
 sluice $(remote) --stanza=main --pg-path="$work/data" stanza-create --no-online >/dev/null
 stop_target "$target_pid"
 cp -r "$repo" "$work/empty"
+
+# push_alive WAL: pushes, and does not wait for a target that is dead
+push_alive() {
+  local pid status=0
+  push "$1" >/dev/null 2>&1 &
+  pid=$!
+  while kill -0 $pid 2>/dev/null && kill -0 "$target_pid" 2>/dev/null; do sleep 0.02; done
+  if ! kill -0 "$target_pid" 2>/dev/null; then
+    sleep 0.3 # an answer that it had already is an acknowledgement
+    kill -KILL $pid 2>/dev/null || true
+  fi
+  wait $pid 2>/dev/null || status=$?
+  return $status
+}
 
 check_acknowledged() { # every name in $work/ack comes back as it was; nothing visible is damaged
   local name
@@ -32,7 +46,7 @@ for point in target.pulled target.checked target.written target.finish posix.fda
     target_may_fail=1 start_target t "$repo" "SLUICE_FAULT=$point:kill@$n" || true
     for wal in "$work"/wal/*; do
       kill -0 "$target_pid" 2>/dev/null || break
-      if push "$wal" >/dev/null 2>&1; then basename "$wal" >>"$work/ack"; fi
+      if push_alive "$wal"; then basename "$wal" >>"$work/ack"; fi
     done
     acknowledged=$(wc -l <"$work/ack")
     if kill -0 "$target_pid" 2>/dev/null; then
