@@ -7,6 +7,7 @@
 #include "core/base/fault.h"
 #include "core/base/log.h"
 #include "core/object/object.h"
+#include "postgres/archive_differ.h"
 #include "postgres/commands.h"
 #include "postgres/control_file.h"
 #include "postgres/data_folder.h"
@@ -170,9 +171,8 @@ static int store(const struct push *p, struct sl_stored *ret_stored, struct sl_e
         if (!rc || !sl_code_retryable(rc) || sl_pg_signals_caught() ||
             sl_deadline_passed(p->deadline)) {
             if (rc == SL_ERR_EXISTS)
-                sl_err_hint(err, "two servers archive into one stanza, or this one was restored "
-                                 "and goes on under its old timeline: compare who wrote the first "
-                                 "one; nothing was overwritten");
+                sl_pg_differ_explain(p->repository.client, object, &p->name, p->fd, p->bytes,
+                                     p->deadline, err);
             return rc;
         }
         sl_log_err(SL_LOG_WARN, "postgres", err, "\"%s\" is sent again", p->name.text);

@@ -5,7 +5,8 @@
 #include "postgres/backup_internal.h"
 #include "postgres/signals.h"
 
-#define WATCH_MS 200
+#define WATCH_MS   200
+#define STANDBY_MS 2000 /* how often a standby is asked whether it still is one */
 
 struct worker {
     struct sl_pg_backup *backup;
@@ -70,6 +71,7 @@ int sl_pg_backup_count(struct sl_pg_backup *b, uint64_t *ret_bytes, uint64_t *re
 /* Until all workers have ended. */
 static void watch(struct sl_pg_backup *b)
 {
+    sl_deadline ask = sl_deadline_in_ms(STANDBY_MS);
     pthread_mutex_lock(&b->lock);
     while (b->running) {
         if (sl_cond_wait(&b->ended, &b->lock, sl_deadline_in_ms(WATCH_MS)))
@@ -80,6 +82,11 @@ static void watch(struct sl_pg_backup *b)
             sl_err_set(&err, SL_ERR_DB_CONNECT,
                        "lost the connection to the server, and with it the backup");
             fail(b, &err);
+        } else if (b->from_standby && sl_deadline_passed(ask)) {
+            struct sl_err err = {0};
+            if (sl_pg_standby_watch(b, &err))
+                fail(b, &err);
+            ask = sl_deadline_in_ms(STANDBY_MS);
         }
         pthread_mutex_lock(&b->lock);
     }

@@ -36,7 +36,8 @@ struct sl_pg_backup {
     struct sl_pg_repository repository;
     struct sl_pg_db *db;
     struct sl_pg_server server;
-    uint64_t step_ms; /* longest time for one step without progress */
+    bool from_standby; /* `server` is one */
+    uint64_t step_ms;  /* longest time for one step without progress */
 
     char *data_folder; /* owned */
     int root_fd;
@@ -76,6 +77,12 @@ struct sl_pg_backup {
 int sl_pg_backup_check(struct sl_pg_backup *b, struct sl_err *err);
 int sl_pg_backup_start(struct sl_pg_backup *b, struct sl_err *err);
 int sl_pg_backup_stop(struct sl_pg_backup *b, struct sl_err *err);
+/* backup_standby.c: a backup that reads from a standby. check() asks the primary, whose archive
+ * settings count; watch() fails when the standby was promoted; switch() makes the primary finish
+ * the last segment. */
+int sl_pg_standby_check(struct sl_pg_backup *b, struct sl_err *err);
+int sl_pg_standby_watch(struct sl_pg_backup *b, struct sl_err *err);
+int sl_pg_standby_switch(struct sl_pg_backup *b, struct sl_err *err);
 
 /* backup_files.c: how much there is to do: the same walk, without reading; and */
 int sl_pg_backup_count(struct sl_pg_backup *b, uint64_t *ret_bytes, uint64_t *ret_files,

@@ -74,12 +74,9 @@ int sl_pg_backup_check(struct sl_pg_backup *b, struct sl_err *err)
         rc = sl_pg_db_server(b->db, sl_pg_backup_deadline(b), &b->server, err);
     if (rc)
         return rc;
-    if (b->server.in_recovery) {
-        sl_err_set(err, SL_ERR_DB_STATE, "the server is in recovery");
-        sl_err_hint(err, "backups from a standby are not supported yet: connect to the primary");
-        return SL_ERR_DB_STATE;
-    }
-    rc = check_archiving(b, err);
+    rc = sl_pg_standby_check(b, err);
+    if (!rc)
+        rc = check_archiving(b, err);
     if (!rc)
         rc = check_folder(b, err);
     if (!rc)
@@ -183,5 +180,5 @@ int sl_pg_backup_stop(struct sl_pg_backup *b, struct sl_err *err)
     }
     if (rc)
         sl_err_prefix(err, "could not stop the backup");
-    return rc;
+    return rc || !b->from_standby ? rc : sl_pg_standby_switch(b, err);
 }

@@ -96,8 +96,8 @@ static int settle(struct sl_pg_db *db, sl_deadline deadline, struct sl_err *err)
                           NULL, 0, deadline, NULL, err);
 }
 
-int sl_pg_db_connect(const struct sl_invocation *invocation, sl_deadline deadline,
-                     struct sl_pg_db **ret_db, struct sl_err *err)
+static int connect_to(const struct sl_invocation *invocation, const char *host, const char *port,
+                      sl_deadline deadline, struct sl_pg_db **ret_db, struct sl_err *err)
 {
     const struct sl_libpq *pq;
     int rc = sl_libpq_load(&pq, err);
@@ -108,13 +108,9 @@ int sl_pg_db_connect(const struct sl_invocation *invocation, sl_deadline deadlin
     snprintf(application, sizeof application, "sluice %s", invocation->command->name);
     const char *const keys[] = {
         "host", "port", "user", "dbname", "client_encoding", "application_name", NULL};
-    const char *const values[] = {sl_option_string(invocation->options, "pg-host"),
-                                  sl_option_string(invocation->options, "pg-port"),
-                                  sl_option_string(invocation->options, "pg-user"),
-                                  database,
-                                  "UTF8",
-                                  application,
-                                  NULL};
+    const char *const values[] = {
+        host,        port, sl_option_string(invocation->options, "pg-user"), database, "UTF8",
+        application, NULL};
     struct sl_pg_db *db = sl_calloc(1, sizeof *db);
     if (!db)
         return sl_err_set(err, SL_ERR_NO_MEMORY, "out of memory");
@@ -135,6 +131,26 @@ int sl_pg_db_connect(const struct sl_invocation *invocation, sl_deadline deadlin
     }
     *ret_db = db;
     return 0;
+}
+
+int sl_pg_db_connect(const struct sl_invocation *invocation, sl_deadline deadline,
+                     struct sl_pg_db **ret_db, struct sl_err *err)
+{
+    return connect_to(invocation, sl_option_string(invocation->options, "pg-host"),
+                      sl_option_string(invocation->options, "pg-port"), deadline, ret_db, err);
+}
+
+int sl_pg_db_connect_primary(const struct sl_invocation *invocation, sl_deadline deadline,
+                             struct sl_pg_db **ret_db, struct sl_err *err)
+{
+    int rc =
+        connect_to(invocation, sl_option_string(invocation->options, "primary-host"),
+                   sl_option_string(invocation->options, "primary-port"), deadline, ret_db, err);
+    if (rc) {
+        sl_err_prefix(err, "the primary");
+        sl_err_hint(err, "see --primary-host and --primary-port");
+    }
+    return rc;
 }
 
 void sl_pg_db_close(struct sl_pg_db *db)

@@ -15,6 +15,9 @@ struct sl_pg_rows;
  * they are not set). Returns owned. SL_ERR_DB_CONNECT. */
 int sl_pg_db_connect(const struct sl_invocation *invocation, sl_deadline deadline,
                      struct sl_pg_db **ret_db, struct sl_err *err);
+/* The same to the primary of a standby: primary-host, primary-port, else as above. */
+int sl_pg_db_connect_primary(const struct sl_invocation *invocation, sl_deadline deadline,
+                             struct sl_pg_db **ret_db, struct sl_err *err);
 void sl_pg_db_close(struct sl_pg_db *db);        /* NULL ok */
 int sl_pg_db_version(const struct sl_pg_db *db); /* server_version_num: 150020 */
 

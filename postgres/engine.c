@@ -48,10 +48,12 @@ static const struct sl_command commands[] = {
      .run = sl_pg_backup},
     {.name = "restore",
      .args = "",
-     .summary = "restore a backup into an empty folder",
+     .summary = "restore a backup",
      .description =
-         "Takes the newest backup, or the newest one before --target-time, or --set. Every block "
-         "is checked, everything is synced, and pg_control is written last: a restore that was "
+         "Takes the newest backup that leads to the target, or --set, into an empty folder, or "
+         "with "
+         "--delta into an existing one. Every block is checked, everything is synced, and "
+         "pg_control is written last: a restore that was "
          "interrupted does not start.",
      .needs_stanza = true,
      .run = sl_pg_restore},
@@ -139,6 +141,22 @@ static const struct sl_option options[] = {
      .max = 86400000,
      .commands = "backup check",
      .help = "how long to wait for the next WAL segment to be archived"},
+    {.name = "backup-standby",
+     .type = SL_OPTION_BOOL,
+     .commands = "backup",
+     .help =
+         "read from a standby: pg-host and pg-path are the standby's, on this host; the primary is "
+         "asked for its archiving and to switch WAL"},
+    {.name = "primary-host",
+     .type = SL_OPTION_STRING,
+     .value_name = "HOST",
+     .commands = "backup",
+     .help = "host name or socket folder of the primary (with backup-standby)"},
+    {.name = "primary-port",
+     .type = SL_OPTION_STRING,
+     .value_name = "PORT",
+     .commands = "backup",
+     .help = "port of the primary (with backup-standby)"},
     {.name = "page-check",
      .type = SL_OPTION_CHOICE,
      .choices = "error|warn|off",
@@ -227,6 +245,13 @@ static const struct sl_option options[] = {
      .help =
          "of the restored server; default: preserve when it is restored to its end, on the same "
          "host into the same folder, else off"},
+    {.name = "delta",
+     .type = SL_OPTION_BOOL,
+     .commands = "restore",
+     .flags = SL_OPTION_CLI_ONLY,
+     .help =
+         "bring an existing data directory to the backup's state: files with the right checksum "
+         "stay, what the backup does not have is removed"},
     {.name = "with-wal",
      .type = SL_OPTION_BOOL,
      .commands = "restore",

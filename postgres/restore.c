@@ -21,6 +21,8 @@
  * stopped: an object never changes. */
 struct reading {
     struct sl_pg_restore *restore;
+    sl_pg_visit_entry visit;
+    void *arg;
     struct sl_err *err;
     uint64_t packs_done, entries_done; /* of all readings */
     uint64_t packs, entries;           /* of this one */
@@ -32,7 +34,9 @@ static int on_pack(void *arg, const struct sl_manifest_pack *pack)
     if (reading->packs++ < reading->packs_done)
         return 0;
     reading->packs_done++;
-    return sl_pg_plan_add_pack(reading->restore->plan, pack, reading->err);
+    return !reading->restore->plan
+               ? 0
+               : sl_pg_plan_add_pack(reading->restore->plan, pack, reading->err);
 }
 
 static int on_entry(void *arg, const struct sl_manifest_entry *entry)
@@ -43,8 +47,7 @@ static int on_entry(void *arg, const struct sl_manifest_entry *entry)
     if (reading->entries++ < reading->entries_done)
         return 0;
     reading->entries_done++;
-    int rc = sl_pg_manifest_entry(reading->restore, entry, reading->err);
-    return rc ? rc : sl_pg_restore_entry(reading->restore, entry, reading->err);
+    return reading->visit(reading->arg, entry, reading->err);
 }
 
 static int feed(struct sl_pg_restore *r, struct sl_download *download,
@@ -85,13 +88,30 @@ static int read_once(struct sl_pg_restore *r, struct reading *reading, struct sl
     return rc;
 }
 
-static int read_manifest(struct sl_pg_restore *r, struct sl_err *err)
+int sl_pg_restore_read(struct sl_pg_restore *r, sl_pg_visit_entry visit, void *arg,
+                       struct sl_err *err)
 {
-    struct reading reading = {.restore = r, .err = err};
+    struct reading reading = {.restore = r, .visit = visit, .arg = arg, .err = err};
     struct sl_pg_retry retry = {0};
     int rc;
     while ((rc = read_once(r, &reading, err)) && sl_pg_try_again(&retry, rc, r->step_ms))
         sl_log_err(SL_LOG_WARN, "postgres", err, "the manifest is read again");
+    return rc;
+}
+
+/* Folders, links and empty files come to be, files are planned. */
+static int take_entry(void *arg, const struct sl_manifest_entry *entry, struct sl_err *err)
+{
+    struct sl_pg_restore *r = arg;
+    int rc = sl_pg_manifest_entry(r, entry, err);
+    return rc ? rc : sl_pg_restore_entry(r, entry, err);
+}
+
+static int read_manifest(struct sl_pg_restore *r, struct sl_err *err)
+{
+    int rc = sl_pg_restore_read(r, take_entry, r, err);
+    if (!rc)
+        rc = sl_pg_delta_end(r, err);
     return rc ? rc : sl_pg_plan_end(r->plan, err);
 }
 
@@ -180,12 +200,18 @@ static int fill(struct sl_pg_restore *r, struct sl_err *err)
     if (!rc)
         rc = sl_pg_manifest_end(r, err);
     if (!rc)
+        rc = sl_pg_delta_compare(r, jobs, err);
+    if (!rc)
         rc = sl_pg_restore_fill(r, jobs, err);
     if (!rc)
         rc = sl_pg_restore_wal(r, err);
     if (!rc)
         rc = sl_pg_restore_finish(r, jobs, err);
-    if (rc && err && !err->hint[0])
+    if (rc && err && !err->hint[0] && r->delta)
+        sl_err_hint(err,
+                    "\"%s\" is incomplete and no server can start there: restore --delta again",
+                    r->data_folder);
+    else if (rc && err && !err->hint[0])
         sl_err_hint(err,
                     "\"%s\" is incomplete and no server can start there: empty it (and the folders "
                     "of its tablespaces) and restore again",
@@ -224,8 +250,11 @@ static void report(const struct sl_pg_restore *r)
     sl_progress_done(progress);
     sl_progress_summary(progress, summary, sizeof summary);
     if (!r->invocation->json) {
-        printf("restore complete: %llu files\n%s\n", (unsigned long long)atomic_load(&r->files),
-               summary);
+        printf("restore complete: %llu files", (unsigned long long)atomic_load(&r->files));
+        if (r->delta)
+            printf(", %llu of them were as they should be",
+                   (unsigned long long)atomic_load(&r->kept));
+        printf("\n%s\n", summary);
         report_config(r);
         return;
     }
@@ -233,6 +262,8 @@ static void report(const struct sl_pg_restore *r)
     json_object_set_new(out, "datadir", json_string(r->data_folder));
     json_object_set_new(out, "files", json_integer((json_int_t)atomic_load(&r->files)));
     json_object_set_new(out, "bytes", json_integer((json_int_t)atomic_load(&r->bytes)));
+    if (r->delta)
+        json_object_set_new(out, "kept", json_integer((json_int_t)atomic_load(&r->kept)));
     report_config(r);
     json_object_set_new(out, "progress", sl_progress_report(progress));
 }
@@ -241,6 +272,7 @@ static void release(struct sl_pg_restore *r)
 {
     sl_pg_plan_free(r->plan);
     sl_pg_manifest_free(r);
+    sl_pg_delta_free(r);
     sl_pg_repository_close(&r->repository);
     sl_pg_backup_info_fini(&r->info);
     if (r->root_fd >= 0)
@@ -276,7 +308,9 @@ int sl_pg_restore(struct sl_invocation *invocation, struct sl_err *err)
         choose_archive_mode(r);
         announce(r, dry);
     }
-    if (!rc && !dry && !(rc = fill(r, err)))
+    if (!rc && dry)
+        rc = sl_pg_restore_dry(r, err);
+    else if (!rc && !(rc = fill(r, err)))
         report(r);
     release(r);
     return rc;

@@ -53,6 +53,12 @@ static int make_folders(const char *path, struct sl_err *err)
     }
 }
 
+int sl_pg_restore_is_free(const char *path, struct sl_err *err)
+{
+    struct stat st;
+    return stat(path, &st) && errno == ENOENT ? 1 : is_empty(path, err);
+}
+
 /* Makes the folder or finds it empty. */
 static int empty_folder(const char *path, const char *hint, struct sl_err *err)
 {
@@ -79,7 +85,8 @@ static const char *folder_hint(const struct sl_pg_restore *r)
 
 static int write_mark(const struct sl_pg_restore *r, struct sl_err *err)
 {
-    int fd = openat(r->root_fd, SL_PG_RESTORE_MARK, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    int fd = openat(r->root_fd, SL_PG_RESTORE_MARK,
+                    O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
         return sl_err_sys(err, SL_ERR_WRITE, errno, "could not write into \"%s\"", r->data_folder);
     dprintf(fd,
@@ -99,7 +106,9 @@ int sl_pg_restore_claim(struct sl_pg_restore *r, struct sl_err *err)
         sl_err_hint(err, "stop it, or restore into another folder");
         return SL_ERR_PG_RUNNING;
     }
-    int rc = empty_folder(r->data_folder, folder_hint(r), err);
+    bool delta = sl_option_bool(r->invocation->options, "delta") &&
+                 !sl_pg_restore_is_free(r->data_folder, NULL);
+    int rc = delta ? sl_pg_delta_check(r, err) : empty_folder(r->data_folder, folder_hint(r), err);
     if (rc)
         return rc;
     r->root_fd = open(r->data_folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -110,7 +119,8 @@ int sl_pg_restore_claim(struct sl_pg_restore *r, struct sl_err *err)
     if ((st.st_mode & 027) && fchmod(r->root_fd, 0700))
         return sl_err_sys(err, SL_ERR_WRITE, errno, "could not set the mode of \"%s\"",
                           r->data_folder);
-    return write_mark(r, err);
+    rc = write_mark(r, err);
+    return rc || !delta ? rc : sl_pg_delta_begin(r, err);
 }
 
 /* --- entries -----------------------------------------------------------------------------------
@@ -159,22 +169,20 @@ static int make_file(const struct sl_pg_restore *r, const struct sl_manifest_ent
     return rc;
 }
 
-/* --tablespace-map OID=DIR, else where it was. */
-static const char *tablespace_target(const struct sl_pg_restore *r,
-                                     const struct sl_manifest_entry *e)
+const char *sl_pg_restore_tablespace(const struct sl_pg_restore *r, const char *path,
+                                     const char *link)
 {
-    const char *oid = sl_pg_base_name(e->path), **items;
+    const char *oid = sl_pg_base_name(path), **items;
     size_t count = sl_option_list(r->invocation->options, "tablespace-map", &items);
     for (size_t i = 0; i < count; i++)
         if (!strncmp(items[i], oid, strlen(oid)) && items[i][strlen(oid)] == '=')
             return items[i] + strlen(oid) + 1;
-    return e->link;
+    return link;
 }
 
 static int make_tablespace(const struct sl_pg_restore *r, const struct sl_manifest_entry *e,
-                           struct sl_err *err)
+                           const char *target, struct sl_err *err)
 {
-    const char *target = tablespace_target(r, e);
     if (target[0] != '/')
         return sl_err_set(err, SL_ERR_USAGE, "tablespace folder \"%s\" is not an absolute path",
                           target);
@@ -201,25 +209,74 @@ static int keep_control(struct sl_pg_restore *r, const struct sl_manifest_entry 
     return 0;
 }
 
+/* What a delta restore leaves where it is: it only gets owner and mode. */
+static int keep_present(const struct sl_pg_restore *r, const struct sl_manifest_entry *e,
+                        struct sl_err *err)
+{
+    if (e->kind == SL_ENTRY_LINK)
+        return 0;
+    bool file = e->kind == SL_ENTRY_FILE;
+    int fd = sl_pg_restore_open(r, e->path, file ? O_RDONLY : O_RDONLY | O_DIRECTORY, err);
+    if (fd < 0)
+        return fd;
+    int rc = set_owner(r, e, fd, err);
+    close(fd);
+    return rc;
+}
+
+int sl_pg_restore_open(const struct sl_pg_restore *r, const char *path, int flags,
+                       struct sl_err *err)
+{
+    /* pg_wal may be a link to a folder; files are never links */
+    int all = flags | O_CLOEXEC | (flags & O_DIRECTORY ? 0 : O_NOFOLLOW);
+    int fault = sl_fault("pg.restore_open");
+    int fd = fault ? -1 : openat(r->root_fd, path, all);
+    struct stat st;
+    if (fd < 0 && !fault && errno == EACCES && !fstatat(r->root_fd, path, &st, 0) &&
+        !fchmodat(r->root_fd, path, 0700, 0)) {
+        fd = openat(r->root_fd, path, all);
+        int saved = errno;
+        if (fchmodat(r->root_fd, path, st.st_mode & 0777, 0) && fd >= 0) {
+            saved = errno;
+            close(fd);
+            fd = -1;
+        }
+        errno = saved;
+    }
+    if (fd < 0)
+        return sl_err_sys(err, SL_ERR_OPEN, fault ? fault : errno, "could not open \"%s\"", path);
+    return fd;
+}
+
+static int make_new(struct sl_pg_restore *r, const struct sl_manifest_entry *entry,
+                    const char *tablespace, struct sl_err *err)
+{
+    if (entry->kind == SL_ENTRY_FOLDER)
+        return make_folder(r, entry, err);
+    if (entry->kind == SL_ENTRY_FILE)
+        return make_file(r, entry, err);
+    return tablespace ? make_tablespace(r, entry, tablespace, err) : 0;
+}
+
 int sl_pg_restore_entry(struct sl_pg_restore *r, const struct sl_manifest_entry *entry,
                         struct sl_err *err)
 {
-    int rc = 0;
-    switch (entry->kind) {
-    case SL_ENTRY_FOLDER:
-        rc = make_folder(r, entry, err);
-        break;
-    case SL_ENTRY_LINK:
-        if (sl_pg_is_tablespace(entry->path))
-            rc = make_tablespace(r, entry, err);
-        break;
-    default:
-        if (!strcmp(entry->path, SL_PG_CONTROL_PATH))
-            return keep_control(r, entry, err);
-        rc = make_file(r, entry, err);
+    const char *tablespace = entry->kind == SL_ENTRY_LINK && sl_pg_is_tablespace(entry->path)
+                                 ? sl_pg_restore_tablespace(r, entry->path, entry->link)
+                                 : NULL;
+    int present = r->delta ? sl_pg_delta_entry(r, entry, tablespace, err) : 0;
+    if (present < 0)
+        return present;
+    bool file = entry->kind == SL_ENTRY_FILE;
+    if (file && !strcmp(entry->path, SL_PG_CONTROL_PATH))
+        return keep_control(r, entry, err);
+    int rc = present ? keep_present(r, entry, err) : make_new(r, entry, tablespace, err);
+    if (file)
         atomic_fetch_add(&r->files, 1);
-        if (!entry->size)
-            sl_progress_add(r->invocation->progress, 0, 1);
-    }
-    return rc ? rc : sl_pg_plan_add(r->plan, entry, err);
+    if (file && !entry->size)
+        sl_progress_add(r->invocation->progress, 0, 1);
+    if (rc)
+        return rc;
+    return file && present ? sl_pg_plan_add_present(r->plan, entry, err)
+                           : sl_pg_plan_add(r->plan, entry, err);
 }

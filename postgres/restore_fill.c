@@ -43,12 +43,9 @@ static int open_file(struct filler *f, uint64_t path, struct sl_err *err)
     int rc = sl_pg_plan_path(f->restore->plan, path, &f->planned, err);
     if (rc)
         return rc;
-    int fault = sl_fault("pg.restore_open");
-    f->fd = fault ? -1
-                  : openat(f->restore->root_fd, f->planned.path, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+    f->fd = sl_pg_restore_open(f->restore, f->planned.path, O_WRONLY, err);
     if (f->fd < 0)
-        return sl_err_sys(err, SL_ERR_OPEN, fault ? fault : errno, "could not open \"%s\"",
-                          f->planned.path);
+        return f->fd;
     f->fd_path = path;
     return 0;
 }

@@ -38,6 +38,10 @@ static int make_links(struct sl_pg_restore *r, struct sl_err *err)
             continue;
         sl_log(SL_LOG_WARN, "postgres", "\"%s\" is a link to \"%s\": see that its target is there",
                planned->path, planned->link);
+        if (r->delta && unlinkat(r->root_fd, planned->path, 0) && errno != ENOENT) {
+            rc = fail_at(err, "replace link", planned->path);
+            break;
+        }
         if (symlinkat(planned->link, r->root_fd, planned->path)) {
             rc = fail_at(err, "make link", planned->path);
             break;
@@ -151,8 +155,9 @@ static int sync_some(struct sl_pg_restore *r, struct sl_err *err)
         return sl_err_set(err, SL_ERR_NO_MEMORY, "out of memory");
     int rc;
     while ((rc = sl_pg_plan_next_path(r->plan, planned, err)) == 1) {
+        bool wal = !strcmp(planned->path, "pg_wal"); /* may be an administrator's link (--delta) */
         if (planned->kind == SL_ENTRY_FILE || planned->kind == SL_ENTRY_FOLDER)
-            rc = sync_path(r, planned->path, O_NOFOLLOW, err);
+            rc = sync_path(r, planned->path, wal ? O_DIRECTORY : O_NOFOLLOW, err);
         else if (sl_pg_is_tablespace(planned->path))
             rc = sync_path(r, planned->path, O_DIRECTORY, err); /* the folder it leads to */
         else

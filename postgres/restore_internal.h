@@ -21,6 +21,7 @@
 #define SL_PG_RESTORE_MARK "sluice.restoring" /* in the folder until the restore is complete */
 
 struct sl_pg_manifest_out;
+struct sl_pg_delta;
 
 struct sl_pg_restore {
     const struct sl_invocation *invocation;
@@ -36,12 +37,13 @@ struct sl_pg_restore {
 
     struct sl_pg_plan *plan;
     struct sl_pg_manifest_out *manifest;
+    struct sl_pg_delta *delta;        /* NULL: the folder was empty */
     struct sl_manifest_entry control; /* of pg_control; extents owned, kind 0: not met */
 
     pthread_mutex_t lock;
     struct sl_err failure;
     atomic_bool stop;
-    atomic_uint_least64_t files, bytes;
+    atomic_uint_least64_t files, bytes, kept;
 };
 
 /* restore_choose.c: sets r->info. */
@@ -64,6 +66,35 @@ int sl_pg_restore_claim(struct sl_pg_restore *r, struct sl_err *err);
 /* Makes what one entry of the manifest asks for (a file: empty, with its size) and plans it. */
 int sl_pg_restore_entry(struct sl_pg_restore *r, const struct sl_manifest_entry *entry,
                         struct sl_err *err);
+
+/* Opens an existing file, also one whose mode forbids that to its owner; returns the descriptor. */
+int sl_pg_restore_open(const struct sl_pg_restore *r, const char *path, int flags,
+                       struct sl_err *err);
+/* Where a tablespace's link shall lead: --tablespace-map, else `link`. */
+const char *sl_pg_restore_tablespace(const struct sl_pg_restore *r, const char *path,
+                                     const char *link);
+
+/* restore_delta.c: an existing folder. check() refuses one of another cluster; begin() takes
+ * pg_control away; entry() makes room for an entry (`tablespace`: where its link shall lead, or
+ * NULL): 1 it is there and may stay, 0 there is nothing now; end() removes the rest; compare()
+ * decides which files stay. */
+int sl_pg_delta_check(const struct sl_pg_restore *r, struct sl_err *err);
+int sl_pg_delta_begin(struct sl_pg_restore *r, struct sl_err *err);
+int sl_pg_delta_entry(struct sl_pg_restore *r, const struct sl_manifest_entry *entry,
+                      const char *tablespace, struct sl_err *err);
+int sl_pg_delta_end(struct sl_pg_restore *r, struct sl_err *err);
+int sl_pg_delta_compare(struct sl_pg_restore *r, unsigned jobs, struct sl_err *err);
+void sl_pg_delta_free(struct sl_pg_restore *r);
+
+/* restore_dry.c: --dry-run: what would be done, and what stands in its way, which is the result. */
+int sl_pg_restore_dry(struct sl_pg_restore *r, struct sl_err *err);
+/* Is the folder missing or empty ("lost+found" does not count)? 1, 0 or a code. */
+int sl_pg_restore_is_free(const char *path, struct sl_err *err);
+/* restore.c: hands each entry of the manifest to `visit` once, also when the session is lost. */
+typedef int (*sl_pg_visit_entry)(void *arg, const struct sl_manifest_entry *entry,
+                                 struct sl_err *err);
+int sl_pg_restore_read(struct sl_pg_restore *r, sl_pg_visit_entry visit, void *arg,
+                       struct sl_err *err);
 
 /* restore_fill.c: the planned pieces, by `jobs` threads; and the small file pg_control. */
 int sl_pg_restore_fill(struct sl_pg_restore *r, unsigned jobs, struct sl_err *err);

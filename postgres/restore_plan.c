@@ -1,7 +1,7 @@
 /* The plan of a restore. Pieces are gathered in a buffer, sorted by unit and place, written as a
  * run; each unit keeps a list of where in the spool its parts of runs lie. Because workers of the
  * backup filled their packs in the manifest's order, a run touches few units. Memory: the buffer,
- * 16 bytes a unit, 24 bytes for each part. */
+ * 16 bytes a unit, 24 bytes for each part, 16 for each file that a delta restore keeps. */
 #include "postgres/restore_plan.h"
 
 #include "core/base/alloc.h"
@@ -13,7 +13,7 @@
 #include <string.h>
 
 #define RUN_PIECES       32768u
-#define PATH_RECORD_HEAD 5 /* u8 kind, u16 path, u16 link */
+#define PATH_RECORD_HEAD 18 /* u8 kind, u8 present, u32 crc, u64 size, u16 path, u16 link */
 #define NO_PART          UINT32_MAX
 
 struct part {
@@ -42,6 +42,8 @@ struct sl_pg_plan {
     pthread_mutex_t lock; /* of what follows */
     uint32_t next_unit;
     uint64_t next_path;
+    uint64_t *dropped; /* a hash table of paths + 1; 0: free */
+    size_t dropped_count, dropped_room;
 };
 
 static int no_memory(struct sl_err *err)
@@ -78,6 +80,7 @@ void sl_pg_plan_free(struct sl_pg_plan *plan)
     sl_free(plan->unit_parts);
     sl_free(plan->parts);
     sl_free(plan->run);
+    sl_free(plan->dropped);
     sl_free(plan);
 }
 
@@ -215,14 +218,17 @@ static int add_extent(struct sl_pg_plan *plan, const struct sl_extent *extent, u
     return 0;
 }
 
-int sl_pg_plan_add(struct sl_pg_plan *plan, const struct sl_manifest_entry *entry,
-                   struct sl_err *err)
+static int add(struct sl_pg_plan *plan, const struct sl_manifest_entry *entry, bool present,
+               struct sl_err *err)
 {
     uint8_t head[PATH_RECORD_HEAD];
     struct sl_writer w = sl_writer_on(head, sizeof head);
     size_t path_bytes = strlen(entry->path), link_bytes = strlen(entry->link);
     uint64_t path = sl_pg_spool_end(plan->paths);
     sl_write_u8(&w, entry->kind);
+    sl_write_u8(&w, present);
+    sl_write_u32(&w, entry->crc32c);
+    sl_write_u64(&w, entry->size);
     sl_write_u16(&w, (uint16_t)path_bytes);
     sl_write_u16(&w, (uint16_t)link_bytes);
     int rc = sl_pg_spool_append(plan->paths, head, sizeof head, err);
@@ -234,6 +240,18 @@ int sl_pg_plan_add(struct sl_pg_plan *plan, const struct sl_manifest_entry *entr
         if (entry->extents[i].pack) /* 0: zeros, the file has them as it was made */
             rc = add_extent(plan, &entry->extents[i], path, err);
     return rc;
+}
+
+int sl_pg_plan_add(struct sl_pg_plan *plan, const struct sl_manifest_entry *entry,
+                   struct sl_err *err)
+{
+    return add(plan, entry, false, err);
+}
+
+int sl_pg_plan_add_present(struct sl_pg_plan *plan, const struct sl_manifest_entry *entry,
+                           struct sl_err *err)
+{
+    return add(plan, entry, true, err);
 }
 
 int sl_pg_plan_end(struct sl_pg_plan *plan, struct sl_err *err)
@@ -275,6 +293,58 @@ static const struct sl_manifest_pack *pack_of(const struct sl_pg_plan *plan, uin
     return &plan->packs[low].pack;
 }
 
+/* Where a path is in the table, or would be. */
+static size_t dropped_slot(const uint64_t *table, size_t room, uint64_t path)
+{
+    size_t at = (size_t)((path + 1) * 0x9E3779B97F4A7C15ull >> 20) & (room - 1);
+    while (table[at] && table[at] != path + 1)
+        at = (at + 1) & (room - 1);
+    return at;
+}
+
+static void leave_out(const struct sl_pg_plan *plan, struct sl_pg_unit *unit)
+{
+    size_t kept = 0;
+    if (!plan->dropped_count)
+        return;
+    for (size_t i = 0; i < unit->count; i++) {
+        uint64_t path = unit->pieces[i].path;
+        if (!plan->dropped[dropped_slot(plan->dropped, plan->dropped_room, path)])
+            unit->pieces[kept++] = unit->pieces[i];
+    }
+    unit->count = kept;
+}
+
+/* At most half full. */
+static bool grow_dropped(struct sl_pg_plan *plan)
+{
+    if ((plan->dropped_count + 1) * 2 <= plan->dropped_room)
+        return true;
+    size_t room = plan->dropped_room ? plan->dropped_room * 2 : 1024;
+    uint64_t *table = sl_calloc(room, sizeof *table);
+    if (!table)
+        return false;
+    for (size_t i = 0; i < plan->dropped_room; i++)
+        if (plan->dropped[i])
+            table[dropped_slot(table, room, plan->dropped[i] - 1)] = plan->dropped[i];
+    sl_free(plan->dropped);
+    plan->dropped = table;
+    plan->dropped_room = room;
+    return true;
+}
+
+int sl_pg_plan_drop(struct sl_pg_plan *plan, uint64_t path, struct sl_err *err)
+{
+    pthread_mutex_lock(&plan->lock);
+    bool ok = grow_dropped(plan);
+    if (ok) {
+        plan->dropped[dropped_slot(plan->dropped, plan->dropped_room, path)] = path + 1;
+        plan->dropped_count++;
+    }
+    pthread_mutex_unlock(&plan->lock);
+    return ok ? 0 : no_memory(err);
+}
+
 static int load_unit(struct sl_pg_plan *plan, uint32_t number, struct sl_pg_unit *unit,
                      struct sl_err *err)
 {
@@ -298,6 +368,7 @@ static int load_unit(struct sl_pg_plan *plan, uint32_t number, struct sl_pg_unit
             return rc;
         unit->count += part->count;
     }
+    leave_out(plan, unit);
     qsort(unit->pieces, unit->count, sizeof *unit->pieces, by_unit);
     unit->pack = pack_of(plan, number);
     return 0;
@@ -306,10 +377,12 @@ static int load_unit(struct sl_pg_plan *plan, uint32_t number, struct sl_pg_unit
 int sl_pg_plan_next_unit(struct sl_pg_plan *plan, struct sl_pg_unit *unit, struct sl_err *err)
 {
     uint32_t number = 0;
-    if (!next_unit(plan, &number))
-        return 0;
-    int rc = load_unit(plan, number, unit, err);
-    return rc ? rc : 1;
+    while (next_unit(plan, &number)) {
+        int rc = load_unit(plan, number, unit, err);
+        if (rc || unit->count)
+            return rc ? rc : 1;
+    }
+    return 0;
 }
 
 void sl_pg_unit_fini(struct sl_pg_unit *unit)
@@ -330,6 +403,10 @@ static int read_path(const struct sl_pg_plan *plan, uint64_t path, struct sl_pg_
         return rc;
     struct sl_reader r = sl_reader_on(head, sizeof head);
     to->kind = sl_read_u8(&r);
+    to->present = sl_read_u8(&r) != 0;
+    to->crc32c = sl_read_u32(&r);
+    to->size = sl_read_u64(&r);
+    to->id = path;
     size_t path_bytes = sl_read_u16(&r), link_bytes = sl_read_u16(&r);
     if (path_bytes >= sizeof to->path || link_bytes >= sizeof to->link)
         return sl_err_set(err, SL_ERR_INTERNAL, "the plan's temporary file is damaged");

@@ -15,6 +15,9 @@ struct sl_pg_plan;
 /* A path of the plan, with what is needed when its turn comes. */
 struct sl_pg_planned {
     uint8_t kind; /* enum sl_entry_kind */
+    bool present; /* a file that was there already, with this size: compare it */
+    uint32_t crc32c;
+    uint64_t size, id; /* id: for sl_pg_plan_drop */
     char path[SL_PATH_MAX];
     char link[SL_PATH_MAX];
 };
@@ -40,6 +43,9 @@ int sl_pg_plan_add_pack(struct sl_pg_plan *plan, const struct sl_manifest_pack *
                         struct sl_err *err);
 int sl_pg_plan_add(struct sl_pg_plan *plan, const struct sl_manifest_entry *entry,
                    struct sl_err *err);
+/* The same for a file that is there already and may be kept. */
+int sl_pg_plan_add_present(struct sl_pg_plan *plan, const struct sl_manifest_entry *entry,
+                           struct sl_err *err);
 int sl_pg_plan_end(struct sl_pg_plan *plan, struct sl_err *err);
 const struct sl_manifest_pack *sl_pg_plan_pack(const struct sl_pg_plan *plan, uint32_t number);
 
@@ -50,6 +56,8 @@ int sl_pg_plan_next_unit(struct sl_pg_plan *plan, struct sl_pg_unit *unit, struc
 void sl_pg_unit_fini(struct sl_pg_unit *unit);
 int sl_pg_plan_path(const struct sl_pg_plan *plan, uint64_t path, struct sl_pg_planned *to,
                     struct sl_err *err);
+/* Leaves a path's pieces out: its file has its content. Before the first unit is taken. */
+int sl_pg_plan_drop(struct sl_pg_plan *plan, uint64_t path, struct sl_err *err);
 /* Every path in order, each handed out once: 1, 0 at the end, or a code. rewind begins anew. */
 int sl_pg_plan_next_path(struct sl_pg_plan *plan, struct sl_pg_planned *to, struct sl_err *err);
 void sl_pg_plan_rewind(struct sl_pg_plan *plan);

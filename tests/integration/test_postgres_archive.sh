@@ -52,6 +52,12 @@ expect 0 push "$wal/$(name 1 5)"
 make_wal "$work/forked" 5 1 forked
 expect 45 push "$work/forked/$(name 1 5)"
 [ "$(grep -oE '[0-9a-f]{32}' "$work/out" | sort -u | wc -l)" -ge 2 ] || { cat "$work/out"; die "both digests are not named"; }
+grep -q 'they differ from page [0-9]* of 128 on (0/5[0-9A-F]*)' "$work/out" || { cat "$work/out"; die "the page is not named"; }
+grep -q ' by "local:.*" at 20' "$work/out" || { cat "$work/out"; die "it does not say who and when"; }
+head -c 500000 "$wal/$(name 1 5)" >"$work/forked/$(name 1 5)" # the same, its tail never written: a torn copy
+truncate -s 1048576 "$work/forked/$(name 1 5)"
+expect 45 push "$work/forked/$(name 1 5)"
+grep -q 'from page 61 of 128 on (0/57A000), this one is zero from there' "$work/out" || { cat "$work/out"; die "the tail is not explained"; }
 expect 0 get "$(name 1 5)" "$work/got"
 cmp "$work/got" "$wal/$(name 1 5)" || die "the first content was overwritten"
 mkdir -p "$work/bad"
