@@ -30,6 +30,7 @@
 #define BACKOFF_MIN_MS  100
 #define BACKOFF_MAX_MS  5000
 #define LANE_CONNECT_MS 5000
+#define LARGE_BYTES     16384 /* a block above it fills packets of any MTU */
 
 /* --- slots ----------------------------------------------------------------------------------- */
 
@@ -42,6 +43,7 @@ enum slot_state {
 
 struct slot {
     enum slot_state state;
+    uint32_t bytes; /* OFFERED: of the block */
     /* GOT: */
     struct sl_download *download; /* who wants it; NULL: nobody any more */
     uint32_t object, block;
@@ -220,7 +222,7 @@ struct session {
     struct sl_err failure;  /* code != 0: it is over */
     bool setup_over;
     bool closed;          /* by sl_client_close(): nothing to tell of */
-    bool moved;           /* a block went through a lane */
+    bool moved;           /* a large block went through a lane */
     uint64_t progress_ns; /* the last TAKEN or STORED */
     unsigned lanes_up;
     struct slots slots;

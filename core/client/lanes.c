@@ -425,16 +425,17 @@ void sl_client_lanes_down(struct session *session, uint16_t id, const char *reas
     struct lanes *lanes = &session->lanes;
     pthread_mutex_lock(&lanes->lock);
     struct lane_entry *entry = find(lanes, id);
-    bool news = entry && !entry->down, connecting_now = news && !entry->lane;
+    bool known = entry, news = entry && !entry->down, connecting_now = news && !entry->lane;
     if (news)
         put_down(lanes, entry, reason);
     if (entry && !connecting_now)
         entry->used = false; /* else sl_client_lanes_add() lets it go */
     pthread_mutex_unlock(&lanes->lock);
     wake(lanes);
-    if (!news)
+    if (!known)
         return;
-    sl_log(SL_LOG_WARN, "client", "the target closed lane %u: %s", id, reason);
+    if (news) /* else our end was down first, and has said so */
+        sl_log(SL_LOG_WARN, "client", "the target closed lane %u: %s", id, reason);
     suspect_path(session, reason);
 }
 

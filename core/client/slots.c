@@ -195,7 +195,8 @@ void sl_client_offers_add(struct session *session, const struct sl_offer *offer)
 {
     struct slots *slots = &session->slots;
     if (offer->slot != SL_SLOT_NONE)
-        slots->all[offer->slot].state = SLOT_OFFERED;
+        slots->all[offer->slot] =
+            (struct slot){.state = SLOT_OFFERED, .bytes = offer->stored_bytes};
     slots->offers[slots->offers_count++] = *offer;
     /* a block that finds the wire idle goes at once (a WAL segment's latency); with many under way
      * the next TAKEN, which is sure to come, sends what has gathered */
@@ -215,9 +216,9 @@ int sl_client_slots_taken(struct session *session, const struct sl_msg_taken *ta
             return sl_err_set(err, SL_ERR_PROTOCOL, "the target took slot %u, which it has not",
                               slot);
         slots->offered--;
+        session->moved |= slots->all[slot].bytes > LARGE_BYTES;
         sl_client_slot_release(session, slot);
     }
-    session->moved = true;
     session->progress_ns = sl_now_ns();
     if (slots->offered < OFFERS_AT_ONCE)
         sl_client_offers_flush(session);
@@ -265,8 +266,9 @@ static int one_sent(struct session *session, const struct sl_sent *sent, struct 
     slot->sent = true;
     /* push numbers are never 0 when there is a push: their upper half is a lane's number, and 0 in
      * `early` is an empty place */
-    if (sent->code || (block->flags & SL_BLOCK_ZERO) ||
-        (sent->push && take_early(slots, sent->push)))
+    bool noticed = sent->push && take_early(slots, sent->push);
+    session->moved |= noticed && block->stored_bytes > LARGE_BYTES;
+    if (sent->code || (block->flags & SL_BLOCK_ZERO) || noticed)
         arrived(session, block->slot);
     return 0;
 }
@@ -289,10 +291,10 @@ int sl_client_slots_sent(struct session *session, const struct sl_msg_sent *msg,
 void sl_client_slots_noticed(struct session *session, uint64_t push)
 {
     struct slots *slots = &session->slots;
-    session->moved = true;
     for (uint32_t i = 0; i < slots->count; i++)
         if (slots->all[i].state == SLOT_GOT && slots->all[i].sent &&
             slots->all[i].about.push == push) {
+            session->moved |= slots->all[i].about.block.stored_bytes > LARGE_BYTES;
             arrived(session, i);
             return;
         }
