@@ -30,6 +30,20 @@ lab_host() { # NUMBER KIND
   address=10.99.0.$1
 }
 
+# The same with an interface, "cable", that can be taken down and up again (vec0 cannot: its file is
+# closed with it).
+lab_plugged_host() { # NUMBER KIND
+  ip link add bridge type bridge
+  ip link add cable mtu 9000 type veth peer name socket mtu 9000
+  ip link set vec0 mtu 9000 master bridge up
+  ip link set socket master bridge up
+  ip link set bridge mtu 9000 up
+  ip address add "10.99.0.$1/24" dev cable
+  ip link set cable up
+  rdma link add "${2}0" type "$2" netdev cable
+  address=10.99.0.$1
+}
+
 # lab_wait SECONDS COMMAND…: until it succeeds
 lab_wait() {
   local until=$((SECONDS + $1))
