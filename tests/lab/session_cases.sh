@@ -282,7 +282,7 @@ case_mtu() {
   said backup 'compare the MTU of both hosts'
   said backup 'transport tcp \(auto: RDMA failed: .*no block gets through'
   run backup rdma --timeout=20s backup
-  ended backup 150 67 65 66
+  ended backup 150 71 65 66
   said backup 'session is over: RDMA lanes come up, but no block gets through'
   said backup 'ERROR: '
   ask 'nft delete table inet mtu'
