@@ -33,7 +33,8 @@ static inline void mix(uint32_t sums[LANES], const uint32_t row[LANES])
 
 /* Every byte of a backup goes through here: worth the processor's wide multiplications. Pages are
  * in the server's byte order, which is this host's. */
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_THREAD__)
+#if defined(__x86_64__) && !defined(__clang__) && !defined(__SANITIZE_THREAD__) &&                 \
+    !defined(__SANITIZE_ADDRESS__) /* what chooses the clone would run before they are ready */
 __attribute__((target_clones("avx2", "default"), optimize("O3")))
 #endif
 static uint32_t

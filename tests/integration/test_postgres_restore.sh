@@ -84,6 +84,14 @@ printf x | dd of="$work/w1/PG_VERSION" bs=1 conv=notrunc status=none
 expect 1 as_pg pg_verifybackup "$work/w1" # the test can fail
 [ "$(ls "$work/w1/tablespace_map" 2>/dev/null)" = "" ] && ! grep -q tablespace_map "$work/w1/backup_manifest"
 
+if [ "$(id -u)" = 0 ]; then
+  say "restored by root, everything belongs to the server's user"
+  expect 0 sluice --config="$work/c1.conf" restore --datadir="$work/o1" --with-wal --type=immediate --target-action=promote
+  [ -z "$(find "$work/o1" ! -user "$pg_user" -print -quit)" ] || { find "$work/o1" ! -user "$pg_user" | head; die "it does not"; }
+  expect 0 sluice --config="$work/c1.conf" restore --datadir="$work/o1" --delta
+  [ -z "$(find "$work/o1" ! -user "$pg_user" -print -quit)" ] || { find "$work/o1" ! -user "$pg_user" | head; die "it does not after a delta restore"; }
+fi
+
 say "timelines: a promotion that archives; the old server goes on; backups on either branch"
 n=20 r=$work/r21
 expect 0 c1_sluice restore --datadir="$work/tl2" --set="$first" --target-lsn="$lsn3" --target-action=promote --archive-mode=preserve

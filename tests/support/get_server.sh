@@ -63,7 +63,7 @@ opt=(-qq -o Dir::Etc::SourceList="$tmp/list" -o Dir::Etc::SourceParts=/dev/null
   -o Dir::Cache::pkgcache=p.bin -o Dir::Cache::srcpkgcache=s.bin -o Dir::Cache::archives=archives
   -o APT::Install-Recommends=false -o APT::Sandbox::User=root -o Debug::NoLocking=1
   -o Acquire::Languages=none -o Acquire::PDiffs=false -o Acquire::Retries=3)
-apt-get "${opt[@]}" update || die "cannot read $suite"
+apt-get "${opt[@]}" -o APT::Update::Error-Mode=any update || die "cannot read $suite from the mirror"
 
 # 2. The server and the libraries it links; no perl, LLVM, init system, users or configuration.
 apt-get "${opt[@]}" -s install "${pkgs[@]}" > "$tmp/sim" || die "dependencies of ${pkgs[*]} cannot be met in $suite"
