@@ -168,6 +168,7 @@ static int open_embedded(struct sl_connection *connection, const struct sl_optio
         .seal = SL_SEAL_AUTO,
         .software = "sluice " SLUICE_VERSION,
         .permit = permit_all,
+        .permit_remove = permit_all, /* who can write the folder can remove from it */
     };
     rc = sl_target_start(&target, &connection->target, err);
     if (rc)

@@ -41,6 +41,15 @@ static bool permit(void *arg, const char *client, const char *stanza)
     return allowed;
 }
 
+static bool permit_remove(void *arg, const char *client, const char *stanza)
+{
+    struct daemon *daemon = arg;
+    pthread_mutex_lock(&daemon->mutex);
+    bool allowed = sl_permissions_allow_remove(daemon->permissions, client, stanza);
+    pthread_mutex_unlock(&daemon->mutex);
+    return allowed;
+}
+
 /* --- parts -------------------------------------------------------------------------------------
  */
 
@@ -131,6 +140,7 @@ static int start_target(struct daemon *daemon, struct sl_err *err)
         .seal = seal_kind(sl_option_string(options, "wire-encryption")),
         .software = "sluiced " SLUICE_VERSION,
         .permit = permit,
+        .permit_remove = permit_remove,
         .permit_arg = daemon,
         .tls = daemon->tls,
         .listen_address = sl_option_string(options, "listen-address"),

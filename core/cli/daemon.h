@@ -17,8 +17,11 @@ struct sl_permissions;
 int sl_permissions_new(const struct sl_options *options, struct sl_permissions **ret_permissions,
                        struct sl_err *err);
 void sl_permissions_free(struct sl_permissions *permissions); /* NULL ok */
+/* May it add and read; may it remove, too (the role "expire")? */
 bool sl_permissions_allow(const struct sl_permissions *permissions, const char *client,
                           const char *stanza);
+bool sl_permissions_allow_remove(const struct sl_permissions *permissions, const char *client,
+                                 const char *stanza);
 
 /* Reads command line (without the program's name), environment and file into a new set. Returns
  * owned. */

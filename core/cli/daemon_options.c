@@ -27,6 +27,13 @@ const struct sl_option sl_daemon_options[] = {
      .flags = SL_OPTION_SECTION,
      .help = "in a stanza's section: the hosts, by their certificates' names, that may add to it "
              "and read it"},
+    {.name = "expire-clients",
+     .type = SL_OPTION_LIST,
+     .value_name = "NAME",
+     .flags = SL_OPTION_SECTION,
+     .help = "in a stanza's section: the hosts that may also remove what is in it (sluice expire, "
+             "unkeep); not a database host: who takes one over must not be able to delete its "
+             "backups. No \"*\" here"},
 
     {.name = "listen-address",
      .type = SL_OPTION_STRING,
@@ -113,6 +120,7 @@ int sl_daemon_configure(int argc, char **argv, char **environment, struct sl_opt
 
 struct grant {
     char *stanza, *client; /* client "*": all */
+    bool remove;
 };
 
 struct sl_permissions {
@@ -121,7 +129,7 @@ struct sl_permissions {
 };
 
 static int add(struct sl_permissions *permissions, const char *stanza, const char *client,
-               size_t length, struct sl_err *err)
+               size_t length, bool may_remove, struct sl_err *err)
 {
     struct grant *grants =
         sl_realloc(permissions->grants, (permissions->count + 1) * sizeof *grants);
@@ -129,12 +137,12 @@ static int add(struct sl_permissions *permissions, const char *stanza, const cha
         return sl_err_set(err, SL_ERR_NO_MEMORY, "out of memory");
     permissions->grants = grants;
     struct grant *grant = &grants[permissions->count++];
-    *grant = (struct grant){sl_strdup(stanza), sl_strndup(client, length)};
+    *grant = (struct grant){sl_strdup(stanza), sl_strndup(client, length), may_remove};
     return grant->stanza && grant->client ? 0 : sl_err_set(err, SL_ERR_NO_MEMORY, "out of memory");
 }
 
 static int add_stanza(struct sl_permissions *permissions, const char *stanza, const char *clients,
-                      struct sl_err *err)
+                      bool may_remove, struct sl_err *err)
 {
     static const char blanks[] = ", \t";
     int rc = sl_stanza_check(stanza, err);
@@ -143,7 +151,10 @@ static int add_stanza(struct sl_permissions *permissions, const char *stanza, co
         size_t length = strcspn(at, blanks);
         if (!length)
             break;
-        rc = add(permissions, stanza, at, length, err);
+        if (may_remove && length == 1 && *at == '*')
+            return sl_err_set(err, SL_ERR_CONFIG, "[%s]: expire-clients takes names, not \"*\"",
+                              stanza);
+        rc = add(permissions, stanza, at, length, may_remove, err);
         at += length;
     }
     return rc;
@@ -158,9 +169,13 @@ int sl_permissions_new(const struct sl_options *options, struct sl_permissions *
     const char **stanzas;
     sl_options_sections(options, &stanzas);
     int rc = 0;
-    for (; *stanzas && !rc; stanzas++)
+    for (; *stanzas && !rc; stanzas++) {
         rc = add_stanza(permissions, *stanzas, sl_options_in_section(options, *stanzas, "clients"),
-                        err);
+                        false, err);
+        if (!rc)
+            rc = add_stanza(permissions, *stanzas,
+                            sl_options_in_section(options, *stanzas, "expire-clients"), true, err);
+    }
     if (rc) {
         sl_permissions_free(permissions);
         return rc;
@@ -179,6 +194,18 @@ void sl_permissions_free(struct sl_permissions *permissions)
     }
     sl_free(permissions->grants);
     sl_free(permissions);
+}
+
+bool sl_permissions_allow_remove(const struct sl_permissions *permissions, const char *client,
+                                 const char *stanza)
+{
+    for (size_t i = 0; i < permissions->count; i++) {
+        const struct grant *grant = &permissions->grants[i];
+        if (grant->remove && strcmp(grant->stanza, stanza) == 0 &&
+            strcmp(grant->client, client) == 0)
+            return true;
+    }
+    return false;
 }
 
 bool sl_permissions_allow(const struct sl_permissions *permissions, const char *client,

@@ -160,6 +160,17 @@ int sl_client_list(struct sl_client *client, const char *folder, const char *aft
 int sl_client_space(struct sl_client *client, sl_deadline deadline, uint64_t *ret_free,
                     uint64_t *ret_total, struct sl_err *err);
 
+/* Deletes an object; success also when it is not there. Folders that become empty go with it.
+ * SL_ERR_DENIED unless this client has the role (sluiced: expire-clients), or the object is a lease
+ * (SL_LEASE_PREFIX) that this client has made. Not durable by itself, but never out of order: after
+ * a power cut a removal is there only if the earlier ones of this target are. */
+int sl_client_remove(struct sl_client *client, const char *name, sl_deadline deadline,
+                     struct sl_err *err);
+/* Deletes what broken-off writers left (store temporaries) and has not been written to for so long
+ * (at least an hour). The same role. */
+int sl_client_sweep(struct sl_client *client, uint64_t age_ns, sl_deadline deadline,
+                    uint64_t *ret_removed, struct sl_err *err);
+
 struct sl_verify_progress {
     uint64_t objects, bytes, damaged, total_bytes;
 };

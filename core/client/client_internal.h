@@ -185,6 +185,7 @@ struct request {
     union {
         struct sl_msg_stated stated;
         struct sl_msg_spaced spaced;
+        struct sl_msg_swept swept;
         struct {
             bool more;
             uint8_t *entries; /* owned */

@@ -72,6 +72,8 @@ static int locked_message(struct session *session, const struct sl_msg *msg, str
     case SL_MSG_STATED:
     case SL_MSG_LISTED:
     case SL_MSG_SPACED:
+    case SL_MSG_REMOVED:
+    case SL_MSG_SWEPT:
     case SL_MSG_VERIFIED:
     case SL_MSG_DAMAGE:
         return sl_client_question_answered(session, msg, err);

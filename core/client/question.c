@@ -1,5 +1,5 @@
-/* Questions: STAT, LIST, SPACE, VERIFY. The asking thread waits; answers are copied to it by the
- * control thread, callbacks are called by the asking thread. */
+/* Questions: STAT, LIST, SPACE, REMOVE, SWEEP, VERIFY. The asking thread waits; answers are copied
+ * to it by the control thread, callbacks are called by the asking thread. */
 #include "core/base/alloc.h"
 #include "core/client/client_internal.h"
 
@@ -127,6 +127,39 @@ int sl_client_space(struct sl_client *client, sl_deadline deadline, uint64_t *re
     *ret_free = request.spaced.free_bytes;
     *ret_total = request.spaced.total_bytes;
     return 0;
+}
+
+int sl_client_remove(struct sl_client *client, const char *name, sl_deadline deadline,
+                     struct sl_err *err)
+{
+    struct sl_msg msg = {.type = SL_MSG_REMOVE};
+    struct request request;
+    int rc = copy_name(msg.remove.name, name, err);
+    if (!rc)
+        rc = request_begin(&request, client, SL_MSG_REMOVED, deadline, err);
+    if (rc)
+        return rc;
+    msg.remove.request = request.number;
+    rc = ask(&request, &msg, deadline, err);
+    request_end(&request);
+    return rc;
+}
+
+int sl_client_sweep(struct sl_client *client, uint64_t age_ns, sl_deadline deadline,
+                    uint64_t *ret_removed, struct sl_err *err)
+{
+    struct sl_msg msg = {.type = SL_MSG_SWEEP};
+    struct request request;
+    int rc = request_begin(&request, client, SL_MSG_SWEPT, deadline, err);
+    if (rc)
+        return rc;
+    msg.sweep.request = request.number;
+    msg.sweep.age_ns = age_ns;
+    rc = ask(&request, &msg, deadline, err);
+    request_end(&request);
+    if (!rc)
+        *ret_removed = request.swept.removed;
+    return rc;
 }
 
 /* Hands a page's entries out; `after` becomes the last name. They must rise, or the listing would
@@ -327,6 +360,10 @@ static uint32_t number_of(const struct sl_msg *msg, enum sl_msg_type *expected)
         return msg->listed.request;
     case SL_MSG_SPACED:
         return msg->spaced.request;
+    case SL_MSG_REMOVED:
+        return msg->removed.request;
+    case SL_MSG_SWEPT:
+        return msg->swept.request;
     case SL_MSG_VERIFIED:
         return msg->verified.request;
     default:
@@ -353,6 +390,11 @@ int sl_client_question_answered(struct session *session, const struct sl_msg *ms
         answer(request);
     } else if (msg->type == SL_MSG_SPACED) {
         request->spaced = msg->spaced;
+        answer(request);
+    } else if (msg->type == SL_MSG_REMOVED) {
+        answer(request);
+    } else if (msg->type == SL_MSG_SWEPT) {
+        request->swept = msg->swept;
         answer(request);
     } else if (msg->type == SL_MSG_LISTED) {
         take_list(request, &msg->listed);

@@ -88,6 +88,16 @@ static int on_header(void *arg, const char *label, const char *prior, const char
         check, sl_err_set(&err, SL_ERR_FORMAT, "it is the manifest of backup \"%s\"", label), &err);
 }
 
+/* Is expire removing the backup whose manifest this is? Then it is no damage that parts are missing
+ * (docs/repository.md, "Removing": the mark is durable before anything goes). */
+static bool is_marked(const struct sl_backup_check *check)
+{
+    char full[SL_FULL_NAME_MAX + 64];
+    struct sl_trailer trailer;
+    snprintf(full, sizeof full, "%s/backup/%s/expired", check->stanza, check->label);
+    return sl_object_stat(check->object->repo, full, &trailer, NULL) == 0;
+}
+
 /* Is the pack there, and the one that was meant? */
 static int on_pack(void *arg, const struct sl_manifest_pack *pack)
 {
@@ -111,7 +121,8 @@ static int on_pack(void *arg, const struct sl_manifest_pack *pack)
         }
     } else if (rc == SL_ERR_NOT_FOUND) {
         snprintf(text, sizeof text, "missing, but \"%s\" needs it", check->object->trailer.name);
-        check->damage(check->arg, full, rc, text);
+        if (!is_marked(check))
+            check->damage(check->arg, full, rc, text);
     } else if (!sl_code_is_damage(rc)) {
         return remember(check, rc, &err);
     } else if (!is_below(full, check->scope)) {

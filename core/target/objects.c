@@ -56,6 +56,14 @@ bool sl_target_object_past(const struct session *session, uint32_t number)
     return session->any_object && number <= session->greatest;
 }
 
+/* Whoever can write marks could have expire remove what they lie beside. */
+static bool is_forbidden_mark(const struct session *session, const char *name)
+{
+    const char *slash = strrchr(name, '/');
+    return strcmp(slash ? slash + 1 : name, SL_TARGET_MARK) == 0 &&
+           !sl_target_session_may_remove(session);
+}
+
 /* An object the client wants to begin. NULL when it cannot be: that was answered. */
 struct object *sl_target_object_new(struct session *session, uint32_t number, const char *name,
                                     bool writing)
@@ -74,6 +82,9 @@ struct object *sl_target_object_new(struct session *session, uint32_t number, co
     struct object *object = NULL;
     if (session->target->stopping)
         sl_err_set(&err, SL_ERR_CLOSED, "the target is shutting down");
+    else if (writing && is_forbidden_mark(session, name))
+        sl_err_set(&err, SL_ERR_DENIED, "client \"%s\" may not mark anything as expired",
+                   session->client);
     else if ((writing ? session->writing : session->reading) >= OBJECTS_OPEN_MAX ||
              session->object_count >= OBJECTS_KEPT_MAX)
         sl_err_set(&err, SL_ERR_LIMIT, "too many objects are open in this session");

@@ -27,6 +27,8 @@ enum task_kind {
     TASK_STAT,
     TASK_LIST,
     TASK_SPACE,
+    TASK_REMOVE,
+    TASK_SWEEP,
     TASK_VERIFY
 };
 

@@ -1,18 +1,25 @@
 /* The disk threads: everything that may wait for a disk and is neither a block nor a publication.
  * They make drafts and open and close objects (the task inside struct object), and answer STAT,
- * LIST (with listing.c) and SPACE (struct question). VERIFY has threads of its own, verify.c. */
+ * LIST (with listing.c), SPACE, REMOVE and SWEEP (struct question). VERIFY has threads of its own,
+ * verify.c. */
 #include "core/target/listing.h"
 #include "core/target/target_internal.h"
 
 #include "core/base/alloc.h"
+#include "core/base/fault.h"
+#include "core/base/log.h"
 #include "core/base/thread.h"
 
 #include <stdio.h>
 #include <string.h>
 
+#define SWEEP_AGE_MIN_NS (3600 * SL_NS_PER_S) /* a writer that lives writes more often */
+
 struct question {
     struct task task;
     uint32_t request, limit;
+    bool own_only; /* REMOVE by one who may not but of its own leases */
+    uint64_t age_ns, removed;
     int code;
     struct sl_err err;
     struct sl_trailer trailer;
@@ -64,6 +71,54 @@ static void question_ask(struct question *question, const char *name, bool allow
     sl_target_disk_queue(session->target, &question->task);
 }
 
+static const char *leaf_of(const char *name)
+{
+    const char *slash = strrchr(name, '/');
+    return slash ? slash + 1 : name;
+}
+
+static void refuse_removal(struct session *session, uint32_t request)
+{
+    struct sl_err err;
+    sl_err_set(&err, SL_ERR_DENIED, "client \"%s\" may not remove anything from stanza \"%s\"",
+               session->client, session->stanza);
+    sl_err_hint(&err, "expire runs on a host that sluiced's configuration names in this stanza's "
+                      "expire-clients, best not on a database host");
+    sl_log_err(SL_LOG_WARN, "target", &err, "%s", session->label);
+    sl_target_answer_error(session, SL_ABOUT_REQUEST, request, &err);
+}
+
+static void remove_arrived(struct session *session, const struct sl_msg_remove *msg)
+{
+    bool may = sl_target_session_may_remove(session);
+    if (!may && strncmp(leaf_of(msg->name), SL_LEASE_PREFIX, strlen(SL_LEASE_PREFIX)) != 0) {
+        refuse_removal(session, msg->request);
+        return;
+    }
+    if (!strchr(msg->name, '/')) { /* stanza.json and its like */
+        refuse(session, msg->request, SL_ERR_DENIED, "what describes a stanza is never removed");
+        return;
+    }
+    struct question *question = question_new(session, TASK_REMOVE, msg->request);
+    if (question) {
+        question->own_only = !may;
+        question_ask(question, msg->name, false);
+    }
+}
+
+static void sweep_arrived(struct session *session, const struct sl_msg_sweep *msg)
+{
+    if (!sl_target_session_may_remove(session)) {
+        refuse_removal(session, msg->request);
+        return;
+    }
+    struct question *question = question_new(session, TASK_SWEEP, msg->request);
+    if (question) {
+        question->age_ns = msg->age_ns < SWEEP_AGE_MIN_NS ? SWEEP_AGE_MIN_NS : msg->age_ns;
+        question_ask(question, "", true);
+    }
+}
+
 void sl_target_question_arrived(struct session *session, const struct sl_msg *msg)
 {
     struct question *question = NULL;
@@ -75,6 +130,10 @@ void sl_target_question_arrived(struct session *session, const struct sl_msg *ms
         question = question_new(session, TASK_SPACE, msg->space.request);
         if (question)
             question_ask(question, "", true);
+    } else if (msg->type == SL_MSG_REMOVE) {
+        remove_arrived(session, &msg->remove);
+    } else if (msg->type == SL_MSG_SWEEP) {
+        sweep_arrived(session, &msg->sweep);
     } else if ((question = question_new(session, TASK_LIST, msg->list.request))) {
         snprintf(question->after, sizeof question->after, "%s", msg->list.after);
         question->limit = msg->list.limit ? msg->list.limit : UINT32_MAX;
@@ -87,12 +146,58 @@ void sl_target_question_arrived(struct session *session, const struct sl_msg *ms
 /* --- answered (a disk thread) ------------------------------------------------------------------
  */
 
+/* A lease is its maker's to take back. */
+static int check_owner(struct sl_repo *repo, struct question *question)
+{
+    struct sl_trailer trailer;
+    const char *client = question->task.session->client;
+    int rc = sl_object_stat(repo, question->name, &trailer, &question->err);
+    if (rc || strcmp(trailer.creator, client) == 0)
+        return rc;
+    return sl_err_set(&question->err, SL_ERR_DENIED, "\"%s\" is a lease of \"%s\"", question->name,
+                      trailer.creator);
+}
+
+/* Then the folders that are empty now, but those that every stanza has. */
+static void remove_empty_folders(struct sl_store *store, char *name)
+{
+    for (char *slash; (slash = strrchr(name, '/'));) {
+        *slash = '\0';
+        const char *first = strchr(name, '/');
+        if (!first || !strchr(first + 1, '/') || store->ops->remove(store, name, NULL) != 0)
+            return;
+    }
+}
+
+static int remove_object(struct sl_repo *repo, struct question *question)
+{
+    int sys = sl_fault("target.remove"); /* also a place to die at */
+    if (sys > 0)
+        return sl_err_sys(&question->err, SL_ERR_WRITE, sys, "could not remove \"%s\"",
+                          question->name);
+    int rc = question->own_only ? check_owner(repo, question) : 0;
+    if (rc)
+        return rc == SL_ERR_NOT_FOUND ? 0 : rc;
+    rc = repo->store->ops->remove(repo->store, question->name, &question->err);
+    if (rc)
+        return rc;
+    sl_log(SL_LOG_INFO, "target", "%s: removed \"%s\"", question->task.session->label,
+           question->name);
+    remove_empty_folders(repo->store, question->name);
+    return 0;
+}
+
 void sl_target_question_run(struct sl_target *target, struct task *task)
 {
     struct question *question = CONTAINER(task, struct question, task);
     struct sl_repo *repo = target->config.repo;
     if (task->kind == TASK_STAT)
         question->code = sl_object_stat(repo, question->name, &question->trailer, &question->err);
+    else if (task->kind == TASK_REMOVE)
+        question->code = remove_object(repo, question);
+    else if (task->kind == TASK_SWEEP)
+        question->code = repo->store->ops->sweep(repo->store, question->age_ns, &question->removed,
+                                                 &question->err);
     else if (task->kind == TASK_SPACE)
         question->code = repo->store->ops->space(repo->store, &question->free_bytes,
                                                  &question->total_bytes, &question->err);
@@ -149,6 +254,15 @@ void sl_target_question_done(struct task *task)
         stated(question);
     } else if (question->code) {
         sl_target_answer_error(session, SL_ABOUT_REQUEST, question->request, &question->err);
+    } else if (task->kind == TASK_REMOVE) {
+        msg.type = SL_MSG_REMOVED;
+        msg.removed.request = question->request;
+        sl_target_answer(session, &msg);
+    } else if (task->kind == TASK_SWEEP) {
+        msg.type = SL_MSG_SWEPT;
+        msg.swept.request = question->request;
+        msg.swept.removed = question->removed;
+        sl_target_answer(session, &msg);
     } else if (task->kind == TASK_SPACE) {
         msg.type = SL_MSG_SPACED;
         msg.spaced.request = question->request;

@@ -76,6 +76,13 @@ bool sl_target_session_permitted(struct session *session)
     return true;
 }
 
+bool sl_target_session_may_remove(const struct session *session)
+{
+    const struct sl_target_config *config = &session->target->config;
+    return config->permit_remove &&
+           config->permit_remove(config->permit_arg, session->client, session->stanza);
+}
+
 /* --- the end --------------------------------------------------------------------------------- */
 
 /* Nothing of the session goes on, but what the committer has. */
@@ -247,6 +254,8 @@ static void live_message(struct session *session, const struct sl_msg *msg)
     case SL_MSG_STAT:
     case SL_MSG_LIST:
     case SL_MSG_SPACE:
+    case SL_MSG_REMOVE:
+    case SL_MSG_SWEEP:
         sl_target_question_arrived(session, msg);
         break;
     case SL_MSG_VERIFY:

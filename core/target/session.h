@@ -105,6 +105,8 @@ void sl_target_session_end(struct session *session, const struct sl_err *why); /
 void sl_target_session_wind_down(struct session *session);
 struct session *sl_target_session_find(struct sl_target *target, const struct sl_id *id);
 bool sl_target_session_permitted(struct session *session);
+/* The role "expire". Asked each time: a reload takes it away, and removals are rare. */
+bool sl_target_session_may_remove(const struct session *session);
 
 /* hello.c */
 void sl_target_hello_arrived(struct session *session, const struct sl_msg_hello *hello);

@@ -13,7 +13,7 @@
  * and 64 for reading, whose tables of blocks are what is large (72 bytes a MiB of content).
  *
  * Fault points: target.accept; in the order of a block's way target.pulled, target.checked,
- * target.written, target.finish, target.published, target.stored; target.read.
+ * target.written, target.finish, target.published, target.stored; target.read; target.remove.
  *
  * All functions but sl_target_start and _stop may be called from any thread at the same time; they
  * wait for the control thread, which never blocks.
@@ -28,6 +28,10 @@
 
 struct sl_repo;
 struct sl_target;
+
+/* Objects whose last component is this say that what lies beside them may be removed: only who may
+ * remove may make them. */
+#define SL_TARGET_MARK "expired"
 
 /* May this client (certificate name) use this stanza, and how? Called on the control thread at
  * HELLO; must not block. */
@@ -45,6 +49,7 @@ struct sl_target_config {
     unsigned verify_stall_ms;       /* a disk so long silent gets no more VERIFIED; 0: 10 min */
     const char *software;           /* "sluiced 0.1.0" */
     sl_target_permit permit;
+    sl_target_permit permit_remove; /* asked at each REMOVE and SWEEP; NULL: nobody may */
     void *permit_arg;
     /* only for a listening target */
     struct sl_tls *tls;         /* borrows; NULL: does not listen; replaced by sl_target_reload */

@@ -30,6 +30,8 @@
 #define SL_STANZA_MAX       64
 #define SL_BLOCK_BYTES      (1024u * 1024) /* the unit of transfer and of digests */
 #define SL_SLOT_NONE        UINT32_MAX
+/* Objects whose last component begins so may be removed by who made them, too. */
+#define SL_LEASE_PREFIX "lease-"
 
 struct sl_id {
     uint8_t bytes[16];
@@ -83,7 +85,11 @@ enum sl_outcome { SL_STORED_CREATED = 1, SL_STORED_IDENTICAL = 2 };
     M(35, VERIFIED, verified)  /* t→c progress, and the end */                                   \
     M(36, DAMAGE, damage)      /* t→c one object that failed its check */                        \
     M(37, SPACE, space)        /* c→t */                                                         \
-    M(38, SPACED, spaced)      /* t→c */
+    M(38, SPACED, spaced)      /* t→c */                                                         \
+    M(39, REMOVE, remove)      /* c→t delete an object (role "expire") */                        \
+    M(40, REMOVED, removed)    /* t→c */                                                         \
+    M(41, SWEEP, sweep)        /* c→t delete what broken-off writers left (role "expire") */     \
+    M(42, SWEPT, swept)        /* t→c */
 
 /* Fields: F(kind, name). */
 #define SL_MSG_HELLO_FIELDS(F)                                                                     \
@@ -166,9 +172,13 @@ enum sl_outcome { SL_STORED_CREATED = 1, SL_STORED_IDENTICAL = 2 };
 #define SL_MSG_VERIFY_FIELDS(F) F(u32, request) F(str512, name)
 #define SL_MSG_VERIFIED_FIELDS(F)                                                                  \
     F(u32, request) F(u8, done) F(u64, objects) F(u64, bytes) F(u64, damaged) F(u64, total_bytes)
-#define SL_MSG_DAMAGE_FIELDS(F) F(u32, request) F(u16, code) F(str512, name) F(str768, text)
-#define SL_MSG_SPACE_FIELDS(F)  F(u32, request)
-#define SL_MSG_SPACED_FIELDS(F) F(u32, request) F(u64, free_bytes) F(u64, total_bytes)
+#define SL_MSG_DAMAGE_FIELDS(F)  F(u32, request) F(u16, code) F(str512, name) F(str768, text)
+#define SL_MSG_SPACE_FIELDS(F)   F(u32, request)
+#define SL_MSG_SPACED_FIELDS(F)  F(u32, request) F(u64, free_bytes) F(u64, total_bytes)
+#define SL_MSG_REMOVE_FIELDS(F)  F(u32, request) F(str512, name)
+#define SL_MSG_REMOVED_FIELDS(F) F(u32, request)
+#define SL_MSG_SWEEP_FIELDS(F)   F(u32, request) F(u64, age_ns) /* not written to for so long */
+#define SL_MSG_SWEPT_FIELDS(F)   F(u32, request) F(u64, removed)
 
 /* Struct members by kind. */
 #define SL_MEMBER_u8(name)     uint8_t name;

@@ -81,7 +81,7 @@ static void permissions__grants(void **state)
     struct sl_options *options = NULL;
     struct sl_permissions *permissions = NULL;
     assert_int_equal(configure("[global]\nrepo-path=/r\n[main]\nclients = db1, db2\nclients=db3\n"
-                               "[open]\nclients = *\n[closed]\n",
+                               "expire-clients = backup1\n[open]\nclients = *\n[closed]\n",
                                NULL, &options, NULL),
                      0);
     assert_int_equal(sl_permissions_new(options, &permissions, NULL), 0);
@@ -97,7 +97,17 @@ static void permissions__grants(void **state)
     assert_false(sl_permissions_allow(permissions, "db1", "closed"));
     assert_false(sl_permissions_allow(permissions, "db1", "nowhere"));
     assert_false(sl_permissions_allow(permissions, "db1", "global"));
+    assert_true(sl_permissions_allow(permissions, "backup1", "main")); /* to see what there is */
+    assert_true(sl_permissions_allow_remove(permissions, "backup1", "main"));
+    assert_false(sl_permissions_allow_remove(permissions, "db1", "main"));
+    assert_false(sl_permissions_allow_remove(permissions, "backup1", "open"));
+    assert_false(sl_permissions_allow_remove(permissions, "anyone", "open"));
     sl_permissions_free(permissions);
+    permissions = NULL;
+    assert_int_equal(
+        configure("[global]\nrepo-path=/r\n[main]\nexpire-clients = *\n", NULL, &options, NULL), 0);
+    assert_int_equal(sl_permissions_new(options, &permissions, NULL), SL_ERR_CONFIG);
+    sl_options_free(options);
 }
 
 static void permissions__bad_stanza__refused(void **state)

@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stddef.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -165,6 +166,70 @@ static void put__same_and_other_content__identical_or_refused(void **state)
     uint64_t free_bytes, total_bytes;
     assert_int_equal(sl_client_space(client, SOON, &free_bytes, &total_bytes, &err), 0);
     assert_true(free_bytes > 0 && free_bytes <= total_bytes);
+    world_close(&world);
+}
+
+static void put_must(struct sl_client *client, const char *name)
+{
+    struct sl_err err;
+    assert_int_equal(sl_client_put(client, name, "x", 1, SOON, NULL, &err), 0);
+}
+
+static void remove__with_the_role__object_and_empty_folders_go(void **state)
+{
+    (void)state;
+    struct world world;
+    struct sl_err err;
+    struct sl_object_info info;
+    uint64_t removed;
+    world_open(&world, &(struct world_options){.may_remove = true});
+    struct sl_client *client = world_connect(&world);
+    put_must(client, "wal/1/a");
+    put_must(client, "wal/1/b");
+    put_must(client, "stanza.json");
+    assert_int_equal(sl_client_remove(client, "wal/1/a", SOON, &err), 0);
+    assert_int_equal(sl_client_stat(client, "wal/1/a", SOON, &info, &err), 0);
+    assert_int_equal(sl_client_stat(client, "wal/1/b", SOON, &info, &err), 1);
+    assert_int_equal(sl_client_remove(client, "wal/1/a", SOON, &err), 0); /* again */
+    assert_int_equal(sl_client_remove(client, "wal/1/b", SOON, &err), 0);
+    char path[256];
+    world_path(&world, "wal/1", path, sizeof path);
+    assert_int_not_equal(access(path, F_OK), 0);
+    put_must(client, "wal/1/a"); /* the folder is made anew */
+    assert_int_equal(sl_client_remove(client, "stanza.json", SOON, &err), SL_ERR_DENIED);
+    assert_int_equal(sl_client_remove(client, "wal", SOON, &err), SL_ERR_DENIED);
+    assert_int_equal(sl_client_remove(client, "wal/1", SOON, &err), SL_ERR_NOT_EMPTY);
+    assert_int_equal(sl_client_remove(client, "../x/y", SOON, &err), SL_ERR_USAGE);
+    put_must(client, "backup/x/expired");
+    assert_int_equal(sl_client_sweep(client, 0, SOON, &removed, &err), 0);
+    assert_int_equal(removed, 0);
+    world_close(&world);
+}
+
+/* A database host that was taken over must not be able to delete. */
+static void remove__without_the_role__own_leases_only(void **state)
+{
+    (void)state;
+    struct world world;
+    struct sl_err err;
+    uint64_t removed;
+    world_open(&world, &(struct world_options){0});
+    struct sl_client *client = world_connect(&world);
+    put_must(client, "backup/x/manifest");
+    put_must(client, "backup/x/lease-1");
+    assert_int_equal(sl_client_remove(client, "backup/x/manifest", SOON, &err), SL_ERR_DENIED);
+    assert_non_null(strstr(err.hint, "expire-clients"));
+    assert_int_equal(sl_client_put(client, "backup/x/expired", "x", 1, SOON, NULL, &err),
+                     SL_ERR_DENIED);
+    assert_int_equal(sl_client_sweep(client, 0, SOON, &removed, &err), SL_ERR_DENIED);
+    assert_int_equal(sl_client_remove(client, "backup/x/lease-1", SOON, &err), 0);
+    assert_int_equal(sl_client_stat(client, "backup/x/lease-1", SOON, NULL, &err), 0);
+    assert_int_equal(sl_client_stat(client, "backup/x/manifest", SOON, NULL, &err), 1);
+    assert_int_equal(sl_client_remove(client, "backup/x/lease-2", SOON, &err), 0);
+    assert_int_equal(
+        sl_repo_put(world.repo, "main/backup/x/lease-3", "x", 1, "somebody", NULL, &err), 0);
+    assert_int_equal(sl_client_remove(client, "backup/x/lease-3", SOON, &err), SL_ERR_DENIED);
+    assert_non_null(strstr(err.msg, "somebody"));
     world_close(&world);
 }
 
@@ -357,6 +422,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(embedded__every_size__comes_back),
         cmocka_unit_test(tcp__every_size_sealed_or_not__comes_back),
+        cmocka_unit_test(remove__with_the_role__object_and_empty_folders_go),
+        cmocka_unit_test(remove__without_the_role__own_leases_only),
         cmocka_unit_test(packed__every_codec_sealed_or_not__comes_back_smaller),
         cmocka_unit_test(put__same_and_other_content__identical_or_refused),
         cmocka_unit_test(upload_abort__at_any_point__nothing_stays),

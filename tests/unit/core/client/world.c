@@ -37,6 +37,7 @@ void world_start(struct world *world, const struct world_options *options, uint1
                                       .lanes_per_session = options->lanes,
                                       .software = "test target",
                                       .permit = permit,
+                                      .permit_remove = options->may_remove ? permit : NULL,
                                       .tls = listens(options) ? world->server : NULL,
                                       .listen_address = "127.0.0.1",
                                       .listen_port = port,

@@ -28,8 +28,9 @@ struct world {
 };
 
 struct world_options {
-    bool listening; /* the client uses TCP; otherwise it embeds the target */
-    bool proxied;   /* listening, and the client goes through a proxy */
+    bool listening;  /* the client uses TCP; otherwise it embeds the target */
+    bool proxied;    /* listening, and the client goes through a proxy */
+    bool may_remove; /* clients have the role "expire" */
     enum sl_seal_kind seal;
     unsigned heartbeat_ms, dead_ms, lanes;
 };

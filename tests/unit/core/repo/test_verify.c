@@ -385,6 +385,18 @@ static void verify__missing_pack__is_named(void **state)
     }
 }
 
+/* The verifier had read the manifest when expire began to remove. */
+static void verify__missing_pack_of_a_marked_backup__is_no_damage(void **state)
+{
+    struct world *w = *state;
+    struct found found;
+    fill(w);
+    file_remove(w, BACKUP "/pack-0002");
+    assert_int_equal(sl_repo_put(w->repo, BACKUP "/expired", "x", 1, NULL, NULL, NULL), 0);
+    verify(w, "", &found, NULL);
+    assert_int_equal(found.count, 0);
+}
+
 static void verify__damaged_pack_outside_the_walk__is_named(void **state)
 {
     struct world *w = *state;
@@ -485,6 +497,7 @@ int main(void)
         BOTH(verify__hole_padding_and_gaps__must_be_zero),
         BOTH(verify__files_that_are_none_of_ours__are_damage),
         BOTH(verify__missing_pack__is_named),
+        BOTH(verify__missing_pack_of_a_marked_backup__is_no_damage),
         BOTH(verify__damaged_pack_outside_the_walk__is_named),
         BOTH(verify__backup_that_makes_no_sense__is_damage),
         BOTH(verify__manifest_that_is_none__is_damage),
