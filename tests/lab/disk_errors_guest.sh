@@ -232,5 +232,5 @@ archived() { [[ ! $(c1_psql -c "select last_archived_wal from pg_stat_archiver")
 lab_wait 300 archived || die "the server's archiver does not go on"
 c1_sluice backup --archive-timeout=5min >"$work/out" 2>&1 || { cat "$work/out"; die "backup after the disk is good again"; }
 [ "$(backups)" = 2 ] || die "the backup is not there"
-stop_cluster c1 15 immediate
+stop_cluster c1 "$pg_bin" immediate
 say "all errors were clear, nothing acknowledged was lost, everything works again"

@@ -46,7 +46,7 @@ line_run() {
   c1_sluice restore --datadir "$work/restored" --target-time "$moment" --target-action promote || die "restore"
   say "restore took $((SECONDS - start)) s"
   as_pg sh -c "printf '%s\n' 'archive_mode = off' >> '$work/restored/postgresql.auto.conf'"
-  stop_cluster c1 15 immediate
+  stop_cluster c1 "$pg_bin" immediate
   as_pg pg_ctl -D "$work/restored" -l "$work/restored.log" -w -t 120 start >/dev/null || { cat "$work/restored.log"; die "the restored server does not start"; }
   at_exit+=("as_pg pg_ctl -D '$work/restored' -m immediate -w stop >/dev/null 2>&1")
   local until=$((SECONDS + 120)) recovering=
