@@ -6,6 +6,7 @@
 #include "postgres/backup_internal.h"
 #include "postgres/commands.h"
 #include "postgres/signals.h"
+#include "postgres/spool.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -63,13 +64,21 @@ static int finish_files(struct sl_pg_backup *b, struct sl_err *err)
 
 static int take(struct sl_pg_backup *b, struct sl_err *err)
 {
-    int rc = sl_pg_backup_open(b, err);
+    int rc = sl_pg_incr_choose(b, err);
+    if (!rc)
+        rc = sl_pg_backup_open(b, err);
+    if (!rc)
+        rc = sl_pg_incr_load(b, err);
+    if (!rc)
+        rc = sl_pg_spool_new(&b->groups, err);
     if (!rc)
         rc = sl_pg_backup_start(b, err);
     if (!rc)
         rc = sl_pg_backup_files(b, sl_pg_jobs(b->invocation), err);
     if (!rc)
         rc = finish_files(b, err);
+    if (!rc)
+        rc = sl_pg_incr_publish(b, err);
     if (!rc)
         rc = sl_pg_backup_wal(b, err);
     if (!rc)
@@ -92,7 +101,10 @@ static void report(const struct sl_pg_backup *b)
     }
     json_t *r = b->invocation->result;
     json_object_set_new(r, "label", json_string(b->label));
-    json_object_set_new(r, "type", json_string("full"));
+    json_object_set_new(r, "type", json_string(sl_pg_backup_type(b)));
+    if (b->prior[0])
+        json_object_set_new(r, "prior", json_string(b->prior));
+    json_object_set_new(r, "delta_bytes", json_integer((json_int_t)atomic_load(&b->delta)));
     json_object_set_new(r, "start_lsn", json_string(start));
     json_object_set_new(r, "stop_lsn", json_string(stop));
     json_object_set_new(r, "files", json_integer((json_int_t)atomic_load(&b->files)));
@@ -120,15 +132,20 @@ static int try_dry(struct sl_pg_backup *b, struct sl_err *err)
     return 0;
 }
 
-static int check_type(const struct sl_invocation *invocation, struct sl_err *err)
+static int check_type(const struct sl_invocation *invocation, char *ret_kind, struct sl_err *err)
 {
+    static const struct {
+        const char *name;
+        char kind;
+    } types[] = {{"full", 'F'}, {"diff", 'D'}, {"incr", 'I'}};
     const char *type = sl_option_string(invocation->options, "type");
-    if (!type || !strcmp(type, "full"))
-        return 0;
-    if (!strcmp(type, "incr") || !strcmp(type, "diff"))
-        return sl_err_set(err, SL_ERR_UNSUPPORTED, "backups of type \"%s\" are not there yet",
-                          type);
-    return sl_err_set(err, SL_ERR_USAGE, "\"%.40s\" is no type of a backup: it is full", type);
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (!strcmp(type ? type : "full", types[i].name)) {
+            *ret_kind = types[i].kind;
+            return 0;
+        }
+    return sl_err_set(err, SL_ERR_USAGE, "\"%.40s\" is no type of a backup: full, diff, incr",
+                      type);
 }
 
 static void release(struct sl_pg_backup *b)
@@ -142,6 +159,8 @@ static void release(struct sl_pg_backup *b)
     json_decref(b->tablespaces);
     json_decref(b->bad_pages);
     sl_pg_backup_config_free(b);
+    sl_pg_base_free(b->base);
+    sl_pg_spool_free(b->groups);
     sl_free(b->packs);
     sl_free(b->data_folder);
     sl_free(b->backup_label);
@@ -154,7 +173,8 @@ static void release(struct sl_pg_backup *b)
 int sl_pg_backup(struct sl_invocation *invocation, struct sl_err *err)
 {
     sl_pg_signals_install(sl_code_exit(SL_ERR_CANCELLED), 0);
-    int rc = check_type(invocation, err);
+    char kind = 'F';
+    int rc = check_type(invocation, &kind, err);
     if (rc)
         return rc;
     struct sl_pg_backup *b = sl_calloc(1, sizeof *b);
@@ -162,6 +182,7 @@ int sl_pg_backup(struct sl_invocation *invocation, struct sl_err *err)
         return sl_err_set(err, SL_ERR_NO_MEMORY, "out of memory");
     b->invocation = invocation;
     b->root_fd = -1;
+    b->kind = kind;
     b->step_ms = (uint64_t)sl_option_int(invocation->options, "timeout");
     pthread_mutex_init(&b->lock, NULL);
     sl_cond_init(&b->ended);

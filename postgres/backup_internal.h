@@ -15,6 +15,7 @@
 #include "postgres/control_file.h"
 #include "postgres/db.h"
 #include "postgres/history.h"
+#include "postgres/incr.h"
 #include "postgres/page_check.h"
 #include "postgres/repository.h"
 
@@ -37,13 +38,18 @@ struct sl_pg_backup {
     struct sl_pg_db *db;
     struct sl_pg_server server;
     bool from_standby; /* `server` is one */
-    uint64_t step_ms;  /* longest time for one step without progress */
+    uint64_t digest_seed;
+    uint64_t step_ms; /* longest time for one step without progress */
 
     char *data_folder; /* owned */
     int root_fd;
     char version_folder[64]; /* "PG_15_202209061" */
     struct sl_pg_control control;
     char label[SL_LABEL_MAX];
+    char kind;                  /* 'F', 'D' or 'I': what it came to */
+    char prior[SL_LABEL_MAX];   /* the backup it builds on, or "" */
+    struct sl_pg_base *base;    /* that; NULL: none */
+    struct sl_pg_spool *groups; /* of all packs, under `lock` */
 
     /* from the server */
     json_t *tablespaces; /* [{"oid":…,"name":…,"path":…}] */
@@ -71,6 +77,7 @@ struct sl_pg_backup {
     struct sl_fragment *fragments[SL_PG_JOBS_MAX + 1];
     size_t fragment_count;
     atomic_uint_least64_t files, bytes, stored_bytes, vanished, pages;
+    atomic_uint_least64_t delta; /* bytes of files that were stored, before compression */
 };
 
 /* backup_server.c */
@@ -83,6 +90,14 @@ int sl_pg_backup_stop(struct sl_pg_backup *b, struct sl_err *err);
 int sl_pg_standby_check(struct sl_pg_backup *b, struct sl_err *err);
 int sl_pg_standby_watch(struct sl_pg_backup *b, struct sl_err *err);
 int sl_pg_standby_switch(struct sl_pg_backup *b, struct sl_err *err);
+
+/* incr.c: which backup to build on, by --type; a full one where there is none, with a message why.
+ * After "open" was published: the backup builds on one that is not gone. */
+int sl_pg_incr_choose(struct sl_pg_backup *b, struct sl_err *err);
+int sl_pg_incr_load(struct sl_pg_backup *b, struct sl_err *err);
+/* The object "groups". */
+int sl_pg_incr_publish(struct sl_pg_backup *b, struct sl_err *err);
+const char *sl_pg_backup_type(const struct sl_pg_backup *b); /* "full", "diff", "incr" */
 
 /* backup_files.c: how much there is to do: the same walk, without reading; and */
 int sl_pg_backup_count(struct sl_pg_backup *b, uint64_t *ret_bytes, uint64_t *ret_files,

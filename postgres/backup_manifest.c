@@ -4,6 +4,7 @@
 #include "core/base/fault.h"
 #include "core/base/json.h"
 #include "core/base/log.h"
+#include "postgres/backup_folder.h"
 #include "postgres/backup_internal.h"
 #include "postgres/base64.h"
 #include "postgres/catalog.h"
@@ -23,14 +24,22 @@ static int no_memory(struct sl_err *err)
 /* --- open --------------------------------------------------------------------------------------
  */
 
+/* The WAL it will need begins nowhere before the last checkpoint's redo: checkpoints (and a
+ * standby's restartpoints) only go forward. `expire` leaves all from there on. */
 static char *open_json(const struct sl_pg_backup *b)
 {
-    char host[65] = "", now[40];
+    const struct sl_pg_control *control = &b->control; /* read when the server was checked */
+    char host[65] = "", now[40], id[32], redo[SL_PG_LSN_BYTES];
     gethostname(host, sizeof host - 1);
-    json_t *json = json_pack("{s:i,s:s,s:s,s:s,s:o,s:i,s:s,s:[]}", "version", 1, "engine",
-                             SL_PG_ENGINE, "label", b->label, "type", "full", "host",
-                             sl_json_text(host), "pid", (int)getpid(), "started",
-                             sl_wall_text(sl_wall_ns(), now, sizeof now), "references");
+    snprintf(id, sizeof id, "%llu", (unsigned long long)control->system_id);
+    json_t *json = json_pack("{s:i,s:s,s:s,s:s,s:o,s:i,s:s,s:s,s:I,s:s,s:I,s:o}", "version", 1,
+                             "engine", SL_PG_ENGINE, "label", b->label, "type",
+                             sl_pg_backup_type(b), "host", sl_json_text(host), "pid", (int)getpid(),
+                             "started", sl_wall_text(sl_wall_ns(), now, sizeof now), "system_id",
+                             id, "timeline", (json_int_t)control->timeline, "wal_from",
+                             sl_pg_lsn_text(control->redo_lsn, redo), "wal_segment_size",
+                             (json_int_t)control->wal_segment_bytes, "references",
+                             b->prior[0] ? json_pack("[s]", b->prior) : json_array());
     char *text = json ? json_dumps(json, JSON_COMPACT) : NULL;
     json_decref(json);
     return text;
@@ -56,25 +65,43 @@ static int put_open(struct sl_pg_backup *b, struct sl_err *err)
     return rc;
 }
 
-static int newest_label(struct sl_pg_backup *b, char label[SL_LABEL_MAX], struct sl_err *err)
+static int newest_label(struct sl_pg_backup *b, const char *full, char label[SL_LABEL_MAX],
+                        struct sl_err *err)
 {
     struct sl_pg_retry retry = {0};
     int rc;
     do {
-        rc = sl_pg_catalog_newest_label(b->repository.client, sl_pg_backup_deadline(b), label, err);
+        rc = sl_pg_catalog_newest_label(b->repository.client, full, sl_pg_backup_deadline(b), label,
+                                        err);
     } while (rc && sl_pg_try_again(&retry, rc, b->step_ms));
     return rc;
 }
 
+/* Published first, then looked: expire marks first and then looks for what is open. */
+static int check_base(struct sl_pg_backup *b, struct sl_err *err)
+{
+    if (!b->prior[0])
+        return 0;
+    int rc = sl_pg_folder_gone(b->repository.client, b->prior, sl_pg_backup_deadline(b), err);
+    if (rc != 1)
+        return rc;
+    sl_err_set(err, SL_ERR_BUSY, "backup %s, to build on, is being removed by expire", b->prior);
+    sl_err_hint(err, "back up again: another one is chosen");
+    return SL_ERR_BUSY;
+}
+
 int sl_pg_backup_open(struct sl_pg_backup *b, struct sl_err *err)
 {
-    char latest[SL_LABEL_MAX] = "";
-    int rc = newest_label(b, latest, err);
+    char latest[SL_LABEL_MAX] = "", full[SL_LABEL_MAX] = "";
+    snprintf(full, sizeof full, "%.*s", (int)strcspn(b->prior, "_"), b->prior);
+    int rc = newest_label(b, full, latest, err);
     for (int attempt = 0; rc >= 0 && attempt < LABEL_ATTEMPTS; attempt++) {
-        rc = sl_label_new('F', NULL, latest[0] ? latest : NULL, b->label, err);
+        rc = sl_label_new(b->kind, full[0] ? full : NULL, latest[0] ? latest : NULL, b->label, err);
         if (rc)
             return rc;
         rc = put_open(b, err);
+        if (!rc)
+            return check_base(b, err);
         if (rc != SL_ERR_EXISTS)
             return rc;
         memcpy(latest, b->label, sizeof latest); /* another backup of this second has it */
@@ -143,13 +170,35 @@ static json_t *pages(const struct sl_pg_backup *b)
                         : json_object();
 }
 
+/* Whose packs the manifest names, beside its own. */
+static json_t *references(const struct sl_pg_backup *b)
+{
+    const struct sl_manifest_pack *packs;
+    const bool *used;
+    char last[SL_LABEL_MAX] = "";
+    json_t *list = json_array();
+    size_t count = b->base ? sl_pg_base_packs(b->base, &packs, &used) : 0;
+    for (size_t i = 0; i < count; i++) {
+        const char *label = packs[i].name + strlen("backup/");
+        int length = (int)strcspn(label, "/");
+        if (!used[i] || length >= SL_LABEL_MAX)
+            continue;
+        if ((size_t)length == strlen(last) && !strncmp(last, label, (size_t)length))
+            continue;
+        snprintf(last, sizeof last, "%.*s", length, label);
+        json_array_append_new(list, json_string(last));
+    }
+    return list;
+}
+
 static int set_all(const struct sl_pg_backup *b, json_t *o)
 {
     char id[32], text[40], host[65] = "";
     gethostname(host, sizeof host - 1);
     snprintf(id, sizeof id, "%llu", (unsigned long long)b->server.system_id);
     return set(o, "version", json_integer(1)) | set(o, "engine", json_string(SL_PG_ENGINE)) |
-           set(o, "sluice", json_string(SLUICE_VERSION)) | set(o, "type", json_string("full")) |
+           set(o, "sluice", json_string(SLUICE_VERSION)) |
+           set(o, "type", json_string(sl_pg_backup_type(b))) |
            set(o, "system_id", json_string(id)) | set_wal(b, o) |
            set(o, "start_time", json_string(time_text(b->start_time, text))) |
            set(o, "start_epoch", json_real(b->start_time)) |
@@ -168,7 +217,9 @@ static int set_all(const struct sl_pg_backup *b, json_t *o)
            set(o, "files", json_integer((json_int_t)atomic_load(&b->files))) |
            set(o, "bytes", json_integer((json_int_t)atomic_load(&b->bytes))) |
            set(o, "stored_bytes", json_integer((json_int_t)atomic_load(&b->stored_bytes))) |
-           set_base64(o, "backup_label", b->backup_label) |
+           set(o, "delta_bytes", json_integer((json_int_t)atomic_load(&b->delta))) |
+           (b->prior[0] ? set(o, "prior", json_string(b->prior)) : 0) |
+           set(o, "references", references(b)) | set_base64(o, "backup_label", b->backup_label) |
            set_base64(o, "tablespace_map", b->tablespace_map);
 }
 
@@ -203,7 +254,14 @@ static int write_all(struct sl_pg_backup *b, struct sl_upload *upload, const cha
                      struct sl_err *err)
 {
     struct sl_manifest_writer *writer = NULL;
-    int rc = sl_manifest_writer_new(to_upload, upload, b->label, NULL, header, &writer, err);
+    const struct sl_manifest_pack *earlier;
+    const bool *used;
+    size_t count = b->base ? sl_pg_base_packs(b->base, &earlier, &used) : 0;
+    int rc = sl_manifest_writer_new(to_upload, upload, b->label, b->prior[0] ? b->prior : NULL,
+                                    header, &writer, err);
+    for (size_t i = 0; !rc && i < count; i++) /* their numbers are below ours */
+        if (used[i])
+            rc = sl_manifest_write_pack(writer, &earlier[i], err);
     for (size_t i = 0; !rc && i < b->pack_count; i++)
         rc = sl_manifest_write_pack(writer, &b->packs[i], err);
     if (!rc)
@@ -234,6 +292,22 @@ static int publish_once(struct sl_pg_backup *b, const char *header, struct sl_er
     return sl_upload_commit(upload, 0, sl_pg_backup_deadline(b), &stored, err);
 }
 
+/* A backup that stood still for longer than abandoned-after may have been taken for broken off. */
+static int still_ours(struct sl_pg_backup *b, struct sl_err *err)
+{
+    struct sl_pg_retry retry = {0};
+    int rc;
+    do {
+        rc = sl_pg_folder_gone(b->repository.client, b->label, sl_pg_backup_deadline(b), err);
+    } while (rc < 0 && sl_pg_try_again(&retry, rc, b->step_ms));
+    if (rc != 1)
+        return rc;
+    sl_err_set(err, SL_ERR_CANCELLED,
+               "expire took backup %s for broken off: it had stored nothing for too long",
+               b->label);
+    return sl_err_hint(err, "see abandoned-after of expire; then back up again");
+}
+
 int sl_pg_backup_publish(struct sl_pg_backup *b, struct sl_err *err)
 {
     qsort(b->packs, b->pack_count, sizeof *b->packs, by_number);
@@ -245,5 +319,5 @@ int sl_pg_backup_publish(struct sl_pg_backup *b, struct sl_err *err)
     while ((rc = publish_once(b, header, err)) && sl_pg_try_again(&retry, rc, b->step_ms))
         sl_log_err(SL_LOG_WARN, "postgres", err, "the manifest is sent again");
     free(header); /* jansson's */
-    return rc;
+    return rc ? rc : still_ours(b, err);
 }

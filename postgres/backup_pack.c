@@ -6,6 +6,7 @@
 #include "core/base/log.h"
 #include "core/object/object.h"
 #include "postgres/backup_internal.h"
+#include "postgres/spool.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -40,7 +41,11 @@ struct sl_pg_packer {
     struct sl_pg_item item; /* in hand: the next one to store */
     enum { EMPTY, HOLDS, ENDED } hand;
     struct sl_manifest_entry entry;
-    struct sl_extent extents[2];
+    struct sl_extent *extents;
+    size_t extent_room;
+    struct sl_pg_groups groups;
+    struct sl_pg_based based;
+    uint8_t *buffer; /* SL_PG_GROUP_BYTES, with a base */
     struct sl_pg_page_check pages;
 };
 
@@ -128,8 +133,9 @@ static int begin_pack(struct sl_pg_packer *p, struct sl_err *err)
     pthread_mutex_unlock(&b->lock);
     pack_name(b, p->number, name);
     p->mark = sl_fragment_mark(p->fragment);
-    return sl_upload_begin(b->repository.client, name, b->pack_hint, sl_pg_backup_deadline(b),
-                           &p->upload, err);
+    p->groups.used = 0; /* of an attempt before */
+    return sl_upload_begin(b->repository.client, name, b->base ? 0 : b->pack_hint,
+                           sl_pg_backup_deadline(b), &p->upload, err);
 }
 
 static int to_upload(void *arg, const void *bytes, size_t count, struct sl_err *err)
@@ -183,7 +189,13 @@ static int end_pack(struct sl_pg_packer *p, struct sl_err *err)
         return rc;
     stored.length = length;
     atomic_fetch_add(&p->backup->stored_bytes, stored.stored_bytes);
-    return remember_pack(p, &stored, err);
+    rc = remember_pack(p, &stored, err);
+    if (rc || !p->groups.used)
+        return rc;
+    pthread_mutex_lock(&p->backup->lock);
+    rc = sl_pg_spool_append(p->backup->groups, p->groups.bytes, p->groups.used, err);
+    pthread_mutex_unlock(&p->backup->lock);
+    return rc;
 }
 
 static void drop_pack(struct sl_pg_packer *p)
@@ -212,10 +224,24 @@ static void describe(struct sl_pg_packer *p, const struct sl_pg_item *item)
     memcpy(e->link, item->link, strlen(item->link) + 1);
 }
 
+/* Room for what one more group may add. */
+static int extent_room(struct sl_pg_packer *p, struct sl_err *err)
+{
+    size_t needed = p->entry.extent_count + SL_PG_BASED_MOST + 2;
+    if (needed > p->extent_room) {
+        struct sl_extent *bigger = sl_realloc(p->extents, 2 * needed * sizeof *bigger);
+        if (!bigger)
+            return no_memory(err);
+        p->extents = p->entry.extents = bigger;
+        p->extent_room = 2 * needed;
+    }
+    return 0;
+}
+
 static void add_extent(struct sl_pg_packer *p, struct sl_extent extent)
 {
     if (extent.length)
-        p->extents[p->entry.extent_count++] = extent;
+        sl_pg_extent_add(p->extents, &p->entry.extent_count, extent);
 }
 
 /* Reads [offset, offset + length) of the file into the upload; less when the file has become
@@ -247,11 +273,93 @@ static int copy_range(struct sl_pg_packer *p, int fd, uint64_t offset, uint64_t 
         uint64_t read_at = sl_now_ns();
         crc = sl_crc32c(crc, at, (size_t)n);
         sl_pg_page_check_feed(&p->pages, at, (size_t)n);
+        sl_pg_groups_feed(&p->groups, at, (size_t)n);
         sl_progress_stage(progress, SL_STAGE_SOURCE, read_at - began);
         sl_progress_stage(progress, SL_STAGE_DIGEST, sl_now_ns() - read_at);
         if ((rc = sl_upload_advance(p->upload, (size_t)n, err)) < 0)
             return rc;
         done += (uint64_t)n;
+    }
+    p->entry.crc32c = crc;
+    *ret_done = done;
+    return 0;
+}
+
+/* A group of the file, or less at its end; fewer bytes than asked for mean that it ends here. */
+static int read_group(struct sl_pg_packer *p, int fd, uint64_t offset, size_t count,
+                      size_t *ret_count, struct sl_err *err)
+{
+    size_t got = 0;
+    while (got < count) {
+        int fault = sl_fault("pg.backup_read");
+        ssize_t n = fault ? -1 : pread(fd, p->buffer + got, count - got, (off_t)(offset + got));
+        if (n < 0 && !fault && errno == EINTR)
+            continue;
+        if (n < 0)
+            return sl_err_sys(err, SL_ERR_READ, fault ? fault : errno, "could not read \"%s\"",
+                              p->entry.path);
+        if (!n)
+            break;
+        got += (size_t)n;
+    }
+    *ret_count = got;
+    return 0;
+}
+
+/* One group that was read: refers to the base where it is the same, else stores it. */
+static int store_group(struct sl_pg_packer *p, uint64_t offset, uint32_t index, size_t count,
+                       struct sl_err *err)
+{
+    struct sl_pg_backup *b = p->backup;
+    uint64_t seed = b->digest_seed;
+    struct sl_id digest = sl_digest(seed, p->buffer, count);
+    uint32_t before = p->entry.extent_count;
+    struct sl_extent last = before ? p->extents[before - 1] : (struct sl_extent){0};
+    if (sl_pg_based_same(&p->based, index, &digest, count)) {
+        if (sl_pg_base_extents(b->base, &p->based, offset, count, p->extents,
+                               &p->entry.extent_count))
+            return 0;
+        p->entry.extent_count = before; /* not to be had whole: stored again */
+        if (before)
+            p->extents[before - 1] = last;
+    }
+    uint64_t start = sl_upload_length(p->upload);
+    int rc = sl_upload_write(p->upload, p->buffer, count, err);
+    add_extent(p, (struct sl_extent){
+                      .offset = offset, .length = count, .pack_offset = start, .pack = p->number});
+    atomic_fetch_add(&b->delta, count);
+    return rc;
+}
+
+/* As copy_range(), of a file that the base has: adds the extents, too. */
+static int copy_changed(struct sl_pg_packer *p, int fd, uint64_t offset, uint64_t length,
+                        uint64_t *ret_done, struct sl_err *err)
+{
+    uint64_t done = 0;
+    uint32_t crc = 0;
+    for (uint32_t index = 0; done < length; index++) {
+        size_t want =
+            length - done < SL_PG_GROUP_BYTES ? (size_t)(length - done) : SL_PG_GROUP_BYTES;
+        size_t count = 0;
+        uint64_t began = sl_now_ns();
+        int rc = read_group(p, fd, offset + done, want, &count, err);
+        if (!rc)
+            rc = extent_room(p, err);
+        if (rc)
+            return rc;
+        if (!count)
+            break;
+        uint64_t read_at = sl_now_ns();
+        crc = sl_crc32c(crc, p->buffer, count);
+        sl_pg_page_check_feed(&p->pages, p->buffer, count);
+        sl_pg_groups_feed(&p->groups, p->buffer, count);
+        sl_progress_stage(p->backup->invocation->progress, SL_STAGE_SOURCE, read_at - began);
+        sl_progress_stage(p->backup->invocation->progress, SL_STAGE_DIGEST, sl_now_ns() - read_at);
+        if ((rc = store_group(p, offset + done, index, count, err)) < 0)
+            return rc;
+        done += count;
+        if (count < want)
+            break;
     }
     p->entry.crc32c = crc;
     *ret_done = done;
@@ -285,15 +393,30 @@ static int store_open_file(struct sl_pg_packer *p, const struct sl_pg_item *item
         if (length > SL_BLOCK_BYTES)
             posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
     }
+    int rc = extent_room(p, err);
+    int based = rc || fd < 0 || !p->backup->base
+                    ? rc
+                    : sl_pg_base_find(p->backup->base, item->path, item->offset, &p->based, err);
+    if (based < 0)
+        return based;
     sl_pg_backup_pages_begin(p->backup, &p->pages, item, fd);
-    int rc = fd >= 0 ? copy_range(p, fd, item->offset, length, &done, err) : 0;
+    sl_pg_groups_begin(&p->groups, item->path, item->offset);
+    if (fd >= 0)
+        rc = based ? copy_changed(p, fd, item->offset, length, &done, err)
+                   : copy_range(p, fd, item->offset, length, &done, err);
     sl_pg_backup_pages_end(p->backup, &p->pages);
+    if (!rc)
+        rc = sl_pg_groups_end(&p->groups, done, err);
     if (rc)
         return rc;
     struct sl_manifest_entry *e = &p->entry;
-    add_extent(
-        p, (struct sl_extent){
-               .offset = item->offset, .length = done, .pack_offset = start, .pack = p->number});
+    if (!based) {
+        add_extent(p, (struct sl_extent){.offset = item->offset,
+                                         .length = done,
+                                         .pack_offset = start,
+                                         .pack = p->number});
+        atomic_fetch_add(&p->backup->delta, done);
+    }
     e->size = item->whole ? done : item->size;
     if (!item->whole && done < length) {
         add_extent(p, (struct sl_extent){.offset = item->offset + done, .length = length - done});
@@ -334,7 +457,7 @@ static int store_item(struct sl_pg_packer *p, const struct sl_pg_item *item, str
 
 static bool pack_is_full(const struct sl_pg_packer *p)
 {
-    return p->kept_count == PACK_ITEMS_MAX ||
+    return p->kept_count == PACK_ITEMS_MAX || p->groups.used > SL_PG_GROUPS_ROOM ||
            (p->kept_count && sl_upload_length(p->upload) + p->item.length > PACK_CONTENT_BYTES);
 }
 
@@ -418,6 +541,10 @@ static int fill_pack_surely(struct sl_pg_packer *p, sl_pg_take take, void *arg, 
 static void packer_free(struct sl_pg_packer *p)
 {
     drop_pack(p);
+    sl_pg_groups_fini(&p->groups);
+    sl_pg_based_fini(&p->based);
+    sl_pages_free(p->buffer, SL_PG_GROUP_BYTES);
+    sl_free(p->extents);
     sl_free(p->kept);
     sl_free(p->text);
     sl_free(p);
@@ -426,9 +553,14 @@ static void packer_free(struct sl_pg_packer *p)
 static struct sl_pg_packer *packer_new(struct sl_pg_backup *b, struct sl_fragment *fragment)
 {
     struct sl_pg_packer *p = sl_calloc(1, sizeof *p);
-    if (p) {
-        p->backup = b;
-        p->fragment = fragment;
+    if (!p)
+        return NULL;
+    p->backup = b;
+    p->fragment = fragment;
+    p->buffer = sl_pages_alloc(SL_PG_GROUP_BYTES);
+    if (!p->buffer || sl_pg_groups_init(&p->groups, b->digest_seed, NULL) || extent_room(p, NULL)) {
+        packer_free(p);
+        return NULL;
     }
     return p;
 }

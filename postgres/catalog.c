@@ -1,6 +1,8 @@
 /* The backups of a stanza, by listing and by their manifests' headers. */
 #include "postgres/catalog.h"
 
+#include "postgres/backup_folder.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -93,19 +95,28 @@ static const char *own_stamp(const char *label)
     return underscore ? underscore + 1 : label;
 }
 
+struct newest {
+    const char *full;
+    char *label;
+};
+
 static int take_newest(void *arg, const char *label)
 {
-    char *newest = arg;
+    const struct newest *n = arg;
+    char *newest = n->label;
+    if (n->full[0] && strncmp(label, n->full, strlen(n->full)) != 0)
+        return 0;
     if (!newest[0] || strcmp(own_stamp(label), own_stamp(newest)) > 0)
         snprintf(newest, SL_LABEL_MAX, "%s", label);
     return 0;
 }
 
-int sl_pg_catalog_newest_label(struct sl_client *client, sl_deadline deadline,
+int sl_pg_catalog_newest_label(struct sl_client *client, const char *full, sl_deadline deadline,
                                char ret_label[SL_LABEL_MAX], struct sl_err *err)
 {
+    struct newest newest = {full, ret_label};
     ret_label[0] = '\0';
-    return sl_pg_catalog_labels(client, take_newest, ret_label, deadline, err);
+    return sl_pg_catalog_labels(client, take_newest, &newest, deadline, err);
 }
 
 /* --- every backup ------------------------------------------------------------------------------
@@ -131,7 +142,11 @@ static int visit_label(void *arg, const char *label)
     }
     if (rc)
         return rc;
-    rc = v->visitor->backup(v->visitor->arg, &info);
+    rc = sl_pg_folder_gone(v->client, label, v->deadline, &v->nested);
+    if (!rc)
+        rc = v->visitor->backup(v->visitor->arg, &info);
+    else if (rc == 1) /* expire is removing it */
+        rc = 0;
     sl_pg_backup_info_fini(&info);
     return rc;
 }

@@ -35,8 +35,9 @@ int sl_pg_catalog_read(struct sl_client *client, const char *label, sl_deadline 
 /* Every label in order, finished backups or not. A nonzero return of `visit` ends it. */
 int sl_pg_catalog_labels(struct sl_client *client, int (*visit)(void *arg, const char *label),
                          void *arg, sl_deadline deadline, struct sl_err *err);
-/* The greatest label in use, "" when there is none. */
-int sl_pg_catalog_newest_label(struct sl_client *client, sl_deadline deadline,
+/* The newest label in use, "" when there is none; of the set of one full backup only, unless `full`
+ * is "" (an increment's label is compared with those of its set). */
+int sl_pg_catalog_newest_label(struct sl_client *client, const char *full, sl_deadline deadline,
                                char ret_label[SL_LABEL_MAX], struct sl_err *err);
 /* Every backup (finished ones) in order; `info` lives until visit returns. Those whose manifest
  * cannot be read are handed to `broken` (may be NULL: then the first one ends it). */

@@ -7,6 +7,7 @@
 #include "core/plugin/engine.h"
 
 int sl_pg_stanza_create(struct sl_invocation *invocation, struct sl_err *err);
+int sl_pg_stanza_upgrade(struct sl_invocation *invocation, struct sl_err *err);
 int sl_pg_archive_push(struct sl_invocation *invocation, struct sl_err *err);
 int sl_pg_archive_push_status(const struct sl_invocation *invocation, int code);
 int sl_pg_archive_get(struct sl_invocation *invocation, struct sl_err *err);
@@ -15,6 +16,9 @@ int sl_pg_backup(struct sl_invocation *invocation, struct sl_err *err);
 int sl_pg_restore(struct sl_invocation *invocation, struct sl_err *err);
 int sl_pg_info(struct sl_invocation *invocation, struct sl_err *err);
 int sl_pg_check(struct sl_invocation *invocation, struct sl_err *err);
+int sl_pg_expire(struct sl_invocation *invocation, struct sl_err *err);
+int sl_pg_keep(struct sl_invocation *invocation, struct sl_err *err);
+int sl_pg_unkeep(struct sl_invocation *invocation, struct sl_err *err);
 
 /* --jobs, or, where it is not given, its default but no more than there are processors; 1..64. */
 #define SL_PG_JOBS_MAX 64

@@ -4,6 +4,7 @@
 #include "core/base/alloc.h"
 #include "core/base/json.h"
 #include "core/base/log.h"
+#include "postgres/backup_folder.h"
 #include "postgres/catalog.h"
 #include "postgres/commands.h"
 #include "postgres/repository.h"
@@ -33,6 +34,7 @@ static const char *status_text(int status)
 
 struct listing {
     const struct sl_invocation *invocation;
+    struct sl_client *client;
     json_t *backups, *archives; /* arrays; borrowed */
     uint64_t system_id;         /* of the archive being listed */
     int broken;
@@ -45,6 +47,18 @@ static json_t *lsn(uint64_t value)
 {
     char text[SL_PG_LSN_BYTES];
     return json_string(sl_pg_lsn_text(value, text));
+}
+
+static int add_keep(struct listing *l, const char *label, json_t *one)
+{
+    static const char *const texts[] = {
+        [SL_PG_KEEP_PITR] = "pitr", [SL_PG_KEEP_STANDALONE] = "standalone"};
+    struct sl_pg_folder folder;
+    int rc = sl_pg_folder_read(l->client, label, sl_pg_target_ns(l->client),
+                               sl_deadline_in_ms(WHOLE_MS), &folder, NULL);
+    if (!rc && folder.keep)
+        json_object_set_new(one, "keep", json_string(texts[folder.keep]));
+    return rc;
 }
 
 static int add_backup(void *arg, const struct sl_pg_backup_info *info)
@@ -64,6 +78,17 @@ static int add_backup(void *arg, const struct sl_pg_backup_info *info)
         "archive", "start", info->start_wal, "stop", info->stop_wal, "info", "files",
         (json_int_t)info->files, "size", (json_int_t)info->bytes, "repository", "size",
         (json_int_t)info->stored_bytes);
+    json_int_t ms = (json_int_t)((info->stop_epoch - info->start_epoch) * 1000);
+    json_object_set(one, "prior", json_object_get(info->json, "prior"));
+    json_object_set(one, "reference", json_object_get(info->json, "references"));
+    json_object_set(json_object_get(one, "info"), "delta",
+                    json_object_get(info->json, "delta_bytes"));
+    if (ms > 0)
+        json_object_set_new(json_object_get(one, "info"), "bytes-per-second",
+                            json_integer((json_int_t)info->bytes / ms * 1000));
+    int rc = add_keep(l, info->label, one);
+    if (rc)
+        return rc;
     json_object_set(one, "annotation", json_object_get(info->json, "annotations"));
     json_object_set(one, "pages", json_object_get(info->json, "pages"));
     if (set) {
@@ -180,7 +205,7 @@ static void print_pages(const json_t *pages)
 
 static void print_backup(const json_t *backup)
 {
-    char size[32], stored[32];
+    char size[32], stored[32], delta[32], rate[32];
     if (json_object_get(backup, "error")) {
         printf("\n    damaged backup: %s\n        %s\n", text_at(backup, "label", NULL),
                text_at(backup, "error", NULL));
@@ -196,8 +221,16 @@ static void print_backup(const json_t *backup)
            text_at(backup, "lsn", "stop"));
     printf("        wal start/stop: %s / %s\n", text_at(backup, "archive", "start"),
            text_at(backup, "archive", "stop"));
-    printf("        %llu files, %s; in the repository: %s\n",
-           (unsigned long long)number_at(info, "files", NULL), size, stored);
+    sl_bytes_text(number_at(info, "delta", NULL), delta, sizeof delta);
+    printf("        %llu files, %s", (unsigned long long)number_at(info, "files", NULL), size);
+    if (number_at(info, "bytes-per-second", NULL))
+        printf(" at %s/s",
+               sl_bytes_text(number_at(info, "bytes-per-second", NULL), rate, sizeof rate));
+    printf("; changed: %s; in the repository: %s\n", delta, stored);
+    if (json_object_get(backup, "prior"))
+        printf("        builds on: %s\n", text_at(backup, "prior", NULL));
+    if (json_object_get(backup, "keep"))
+        printf("        kept until unkeep (WAL: %s)\n", text_at(backup, "keep", NULL));
     print_pages(json_object_get(backup, "pages"));
     const char *key;
     json_t *value;
@@ -224,8 +257,10 @@ static void print_stanza(const json_t *stanza)
 static int show(struct sl_invocation *invocation, struct sl_pg_repository *repository, int status,
                 struct sl_err *err)
 {
-    struct listing l = {
-        .invocation = invocation, .backups = json_array(), .archives = json_array()};
+    struct listing l = {.invocation = invocation,
+                        .client = repository->client,
+                        .backups = json_array(),
+                        .archives = json_array()};
     int rc = l.backups && l.archives ? 0 : sl_err_set(err, SL_ERR_NO_MEMORY, "out of memory");
     if (!rc && status == STATUS_OK)
         rc = gather(&l, repository, err);

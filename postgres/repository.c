@@ -6,6 +6,7 @@
 #include "postgres/signals.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,18 +34,39 @@ static int take_stanza(struct sl_pg_repository *r, const char *json, size_t coun
     return 0;
 }
 
-int sl_pg_repository_stanza(struct sl_pg_repository *repository, sl_deadline deadline,
-                            struct sl_err *err)
+void sl_pg_stanza_object(uint32_t number, char name[SL_PG_STANZA_NAME])
+{
+    if (number < 2)
+        snprintf(name, SL_PG_STANZA_NAME, SL_PG_STANZA_OBJECT);
+    else
+        snprintf(name, SL_PG_STANZA_NAME, "stanza-%u.json", number);
+}
+
+/* 1, 0 when there is none of this number, or a code. */
+static int read_stanza(struct sl_pg_repository *repository, uint32_t number, sl_deadline deadline,
+                       struct sl_err *err)
 {
     SL_CLEANUP_FREE char *json = NULL;
     size_t count = 0;
-    int rc = sl_client_fetch(repository->client, SL_PG_STANZA_OBJECT, STANZA_JSON_MAX, deadline,
-                             &json, &count, err);
+    char name[SL_PG_STANZA_NAME];
+    sl_pg_stanza_object(number, name);
+    int rc =
+        sl_client_fetch(repository->client, name, STANZA_JSON_MAX, deadline, &json, &count, err);
     if (rc == SL_ERR_NOT_FOUND)
         return 0;
     if (!rc)
         rc = take_stanza(repository, json, count, err);
     return rc ? rc : 1;
+}
+
+/* stanza-upgrade adds lists of lives, one life longer each: the last one counts. */
+int sl_pg_repository_stanza(struct sl_pg_repository *repository, sl_deadline deadline,
+                            struct sl_err *err)
+{
+    int rc = read_stanza(repository, 1, deadline, err), first = rc;
+    for (uint32_t number = 2; rc == 1 && number <= SL_LIVES_MAX; number++)
+        rc = read_stanza(repository, number, deadline, err);
+    return rc < 0 ? rc : first;
 }
 
 int sl_pg_repository_open(const struct sl_invocation *invocation, bool create, bool short_lived,
@@ -88,7 +110,8 @@ int sl_pg_repository_check(const struct sl_pg_repository *repository, uint64_t s
         return 0;
     sl_err_set(err, SL_ERR_MISMATCH, "%s has system identifier %llu, the stanza %llu", what,
                (unsigned long long)system_id, (unsigned long long)repository->system_id);
-    sl_err_hint(err, "is this the right stanza for this server?");
+    sl_err_hint(err, "is this the right stanza for this server? After pg_upgrade: sluice "
+                     "stanza-upgrade");
     return SL_ERR_MISMATCH;
 }
 

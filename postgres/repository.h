@@ -8,6 +8,9 @@
 
 #define SL_PG_ENGINE        "postgres"
 #define SL_PG_STANZA_OBJECT "stanza.json"
+#define SL_PG_STANZA_NAME   24
+/* "stanza.json", then "stanza-2.json", … */
+void sl_pg_stanza_object(uint32_t number, char name[SL_PG_STANZA_NAME]);
 
 struct sl_pg_repository {
     struct sl_connection *connection;
@@ -24,7 +27,8 @@ int sl_pg_repository_open(const struct sl_invocation *invocation, bool create, b
                           struct sl_err *err);
 void sl_pg_repository_close(struct sl_pg_repository *repository);
 
-/* Reads stanza.json: 1 and sets stanza and system_id, 0 when there is none, or a code. */
+/* Reads stanza.json and what stanza-upgrade added: 1 and sets stanza and system_id, 0 when there is
+ * none, or a code. */
 int sl_pg_repository_stanza(struct sl_pg_repository *repository, sl_deadline deadline,
                             struct sl_err *err);
 /* SL_ERR_MISMATCH unless `system_id` is the stanza's current one; `what` is said to have it. */

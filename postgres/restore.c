@@ -4,6 +4,7 @@
 #include "core/base/fault.h"
 #include "core/base/json.h"
 #include "core/base/log.h"
+#include "postgres/backup_folder.h"
 #include "postgres/commands.h"
 #include "postgres/restore_internal.h"
 #include "postgres/signals.h"
@@ -273,6 +274,8 @@ static void release(struct sl_pg_restore *r)
     sl_pg_plan_free(r->plan);
     sl_pg_manifest_free(r);
     sl_pg_delta_free(r);
+    if (r->lease[0])
+        sl_pg_lease_end(r->repository.client, r->lease, sl_pg_restore_deadline(r));
     sl_pg_repository_close(&r->repository);
     sl_pg_backup_info_fini(&r->info);
     if (r->root_fd >= 0)
@@ -302,6 +305,9 @@ int sl_pg_restore(struct sl_invocation *invocation, struct sl_err *err)
         while ((rc = sl_pg_restore_choose(r, err)) && sl_pg_try_again(&retry, rc, r->step_ms))
             sl_pg_backup_info_fini(&r->info);
     bool dry = !rc && sl_option_bool(invocation->options, "dry-run");
+    if (!rc && !dry)
+        rc = sl_pg_lease_begin(r->repository.client, r->info.label, "restore",
+                               sl_pg_restore_deadline(r), r->lease, err);
     if (!rc && !dry)
         rc = sl_pg_restore_claim(r, err);
     if (!rc) {

@@ -27,6 +27,7 @@ struct sl_pg_restore {
     const struct sl_invocation *invocation;
     struct sl_pg_repository repository;
     struct sl_pg_backup_info info;
+    char lease[SL_NAME_MAX]; /* keeps expire from removing what is read; "": none */
     uint64_t step_ms;
     const char *data_folder;
     int root_fd;

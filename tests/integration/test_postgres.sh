@@ -39,7 +39,6 @@ done
 say "what is refused"
 expect 55 c1_sluice backup # no stanza
 expect 0 c1_sluice stanza-create
-expect 68 c1_sluice backup --type=incr
 expect 31 c1_sluice backup --type=nonsense
 expect 56 c1_sluice --pg-port=1 backup
 expect 55 c1_sluice restore --datadir="$work/r0"

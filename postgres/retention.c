@@ -1,0 +1,117 @@
+/* The rules of retention.h. No repository here, and no clock. */
+#include "postgres/retention.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+const char *sl_pg_label_stamp(const char *label)
+{
+    const char *underscore = strchr(label, '_');
+    return underscore ? underscore + 1 : label;
+}
+
+static size_t full_length(const char *label)
+{
+    return strcspn(label, "_");
+}
+
+bool sl_pg_label_same_set(const char *label, const char *other)
+{
+    size_t length = full_length(label);
+    return length == full_length(other) && !strncmp(label, other, length);
+}
+
+static bool is_full(const char *label)
+{
+    return !strchr(label, '_');
+}
+
+static int by_stamp(const void *a, const void *b)
+{
+    const struct sl_pg_candidate *x = a, *y = b;
+    return strcmp(sl_pg_label_stamp(x->label), sl_pg_label_stamp(y->label));
+}
+
+/* Index of the oldest full backup that stays; `count` when nothing was asked for by this rule. */
+static size_t first_by_number(const struct sl_pg_candidate *b, size_t count, unsigned fulls)
+{
+    size_t first = count;
+    for (size_t i = count; i-- && fulls;)
+        if (is_full(b[i].label)) {
+            first = i;
+            fulls--;
+        }
+    return fulls ? 0 : first;
+}
+
+static size_t first_by_time(const struct sl_pg_candidate *b, size_t count, double until)
+{
+    for (size_t i = count; i--;)
+        if (is_full(b[i].label) && b[i].stop_epoch <= until)
+            return i;
+    return 0;
+}
+
+/* What a kept backup may refer to: its set, up to it. */
+static void spare_set(struct sl_pg_candidate *b, size_t last)
+{
+    for (size_t i = 0; i <= last; i++)
+        if (sl_pg_label_same_set(b[i].label, b[last].label))
+            b[i].expired = false;
+}
+
+void sl_pg_retention(struct sl_pg_candidate *b, size_t count, unsigned fulls, unsigned days,
+                     double now)
+{
+    size_t first = count;
+    qsort(b, count, sizeof *b, by_stamp);
+    if (!fulls && !days)
+        first = 0;
+    if (fulls)
+        first = first_by_number(b, count, fulls);
+    if (days) {
+        size_t other = first_by_time(b, count, now - days * 86400.0);
+        first = other < first ? other : first;
+    }
+    for (size_t i = 0; i < count; i++)
+        b[i].expired = false;
+    for (size_t i = 0; i < first; i++)
+        if (is_full(b[i].label))
+            for (size_t k = i; k < count; k++)
+                b[k].expired |= sl_pg_label_same_set(b[k].label, b[i].label);
+    for (size_t i = 0; i < count; i++)
+        if (b[i].keep != SL_PG_KEEP_NOT)
+            spare_set(b, i);
+}
+
+/* --- WAL ---------------------------------------------------------------------------------------
+ */
+
+static bool one_needs(const struct sl_pg_need *need, const struct sl_pg_ancestry *t,
+                      uint64_t number, uint32_t segment_bytes)
+{
+    if (need->timeline == t->timeline)
+        return number >= need->first && number <= need->last;
+    if (need->last != UINT64_MAX)
+        return false;
+    for (uint32_t i = 0; i < t->count; i++) /* did it branch off after the backup began? */
+        if (t->switches[i].timeline == need->timeline)
+            return sl_pg_lsn_segment(t->switches[i].switch_lsn, segment_bytes) >= need->first;
+    return false;
+}
+
+bool sl_pg_wal_needed(const struct sl_pg_need *needs, size_t count,
+                      const struct sl_pg_ancestry *timeline, uint64_t number,
+                      uint32_t segment_bytes)
+{
+    uint32_t greatest = 0;
+    if (!count || (!timeline->known && timeline->timeline != 1))
+        return true;
+    for (size_t i = 0; i < count; i++) {
+        if (one_needs(&needs[i], timeline, number, segment_bytes))
+            return true;
+        if (needs[i].timeline > greatest)
+            greatest = needs[i].timeline;
+    }
+    return timeline->timeline > greatest;
+}

@@ -1,0 +1,52 @@
+/* Which backups stay, and which WAL: the rules of `expire`, pure.
+ */
+#ifndef SL_POSTGRES_RETENTION_H
+#define SL_POSTGRES_RETENTION_H
+
+#include "core/repo/manifest.h"
+#include "postgres/backup_folder.h"
+#include "postgres/history.h"
+
+/* A finished backup. */
+struct sl_pg_candidate {
+    char label[SL_LABEL_MAX];
+    double stop_epoch;
+    enum sl_pg_keep keep;
+    bool expired; /* the answer */
+    void *user;
+};
+
+/* The time of the backup itself in its label ("20261201-030000D" of a differential one). */
+const char *sl_pg_label_stamp(const char *label);
+/* Does `label` belong to the full backup of `other`'s set (the same full, or the full itself)? */
+bool sl_pg_label_same_set(const char *label, const char *other);
+
+/* Decides `expired` of each. `fulls` (0: not given): so many newest full backups stay. `days` (0:
+ * not given): the newest full that ended so long ago stays, and all after it, so that every moment
+ * of these days can be restored. With both, what either wants stays; with neither, all. Backups
+ * that build on a full one go with it. A kept one stays, with all of its set that are older. `now`
+ * in seconds since 1970. Sorts the array by time. */
+void sl_pg_retention(struct sl_pg_candidate *backups, size_t count, unsigned fulls, unsigned days,
+                     double now);
+
+/* What a backup that stays needs: segments of its timeline from `first` on, and all timelines that
+ * branched off after it; or, `last` given, these alone. */
+struct sl_pg_need {
+    uint32_t timeline;
+    uint64_t first, last; /* numbers of segments; last UINT64_MAX: for ever */
+};
+/* One timeline of the archive: where its ancestors ended. `known` false: there is no history file
+ * (timeline 1 needs none). */
+struct sl_pg_ancestry {
+    uint32_t timeline;
+    bool known;
+    uint32_t count;
+    struct sl_pg_switch switches[64];
+};
+/* Is a segment of this timeline needed? Of several needs any; of none, yes. Timelines above all of
+ * the needs', and those whose history is not known, are always needed. */
+bool sl_pg_wal_needed(const struct sl_pg_need *needs, size_t count,
+                      const struct sl_pg_ancestry *timeline, uint64_t number,
+                      uint32_t segment_bytes);
+
+#endif
