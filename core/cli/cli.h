@@ -54,6 +54,8 @@ void sl_help_completion(const struct sl_help *help, FILE *out);
 /* Output. Texts may quote what a peer or a repository said: plain means without control characters,
  * so that they can neither forge lines nor move a cursor. */
 void sl_output_plain(FILE *out, const char *text);
+/* Says who it was that may not, if that is the error and nothing else was advised. */
+void sl_output_hint(struct sl_err *err);
 void sl_output_error(const struct sl_err *err); /* "ERROR: [055]: …", "HINT: …" on stderr */
 /* The object to standard output, "version" and (if code is not 0) "error" added. */
 int sl_output_json(json_t *result, const struct sl_err *error, struct sl_err *err);

@@ -343,6 +343,7 @@ static int serve(struct daemon *daemon)
     struct sl_err err = {0};
     int rc = start(daemon, &err);
     if (rc) {
+        sl_output_hint(&err);
         sl_output_error(&err);
         stop(daemon);
         return sl_code_exit(rc);

@@ -5,8 +5,10 @@
 #include "core/base/log.h"
 
 #include <errno.h>
+#include <pwd.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #define JSON_VERSION 1 /* of every document of --output=json: fields are only ever added */
 
@@ -14,6 +16,19 @@ void sl_output_plain(FILE *out, const char *text)
 {
     for (; *text; text++)
         putc((unsigned char)*text < 0x20 || *text == 0x7f ? '?' : *text, out);
+}
+
+void sl_output_hint(struct sl_err *err)
+{
+    if (err->hint[0] || err->code != SL_ERR_DENIED || (err->sys != EACCES && err->sys != EPERM))
+        return;
+    char room[1024];
+    struct passwd entry, *found = NULL;
+    (void)getpwuid_r(geteuid(), &entry, room, sizeof room, &found);
+    sl_err_hint(err,
+                "this runs as the user \"%s\" (%u): run it as the owner (often postgres), or give "
+                "the user the right; \"namei -l PATH\" shows where it ends",
+                found ? found->pw_name : "?", (unsigned)geteuid());
 }
 
 void sl_output_error(const struct sl_err *err)

@@ -193,8 +193,31 @@ static int choose_stanza(struct cli *cli, struct sl_err *err)
     sl_err_set(err, SL_ERR_USAGE, "no stanza is named");
     if (sl_options_sections(cli->options, &names))
         return sl_err_hint(err, "the configuration file has several: add --stanza=NAME");
-    return sl_err_hint(err, "add --stanza=NAME, or a section [NAME] to %s",
-                       sl_option_string(cli->options, "config"));
+    const char *path = sl_option_string(cli->options, "config");
+    if (!cli->invocation.config_path)
+        return sl_err_hint(err,
+                           "there is no %s: make it, with a section [NAME], or name another "
+                           "with --config=FILE; or add --stanza=NAME",
+                           path);
+    return sl_err_hint(err, "add --stanza=NAME, or a section [NAME] to %s", path);
+}
+
+/* A mistyped stanza has none of its section's settings, and would be looked for, or made, with the
+ * defaults. It is no error: a file may hold what is common, and the command line the rest. */
+static void warn_of_stanza(const struct cli *cli)
+{
+    const char *stanza = cli->invocation.stanza;
+    const char **names;
+    size_t count = sl_options_sections(cli->options, &names);
+    if (!stanza || !count)
+        return;
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(names[i], stanza) == 0)
+            return;
+    const char *nearest = sl_nearest(stanza, names, count);
+    sl_log(SL_LOG_WARN, "cli", "%s has no section [%s], but [%s]%s: only [global] counts",
+           cli->invocation.config_path, stanza, nearest ? nearest : names[0],
+           count > 1 ? " and others" : "");
 }
 
 static int make_progress(struct cli *cli, struct sl_err *err)
@@ -228,6 +251,8 @@ static int read_options(struct cli *cli, struct sl_err *err)
         return rc;
     cli->invocation.json = strcmp(sl_option_string(cli->options, "output"), "json") == 0;
     sl_output_log(cli->options);
+    if (!alone)
+        warn_of_stanza(cli);
     if (!alone && !cli->engine)
         sl_log_err(SL_LOG_DETAIL, "cli", &cli->engine_err, "no engine");
     return 0;
@@ -332,6 +357,7 @@ static int finish(struct cli *cli, int rc, struct sl_err *err)
 {
     if (rc && !err->code)
         sl_err_set(err, rc, "%s", sl_code_text(rc));
+    sl_output_hint(err);
     bool json = cli->invocation.json && !cli->want_help && !cli->want_version &&
                 (rc || cli->invocation.result);
     struct sl_err output_err = {0};

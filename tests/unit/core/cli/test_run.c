@@ -28,6 +28,8 @@ static void slurp(FILE *file, char *text, size_t room)
     fclose(file);
 }
 
+static uid_t run_uid; /* of the next runs; 0: as it is */
+
 /* Runs "sluice" with words separated by blanks; "@" stands for the config file. Returns the exit
  * status, or the negative number of the signal. */
 static int run_with_env(struct fixture *f, const char *variable, const char *line)
@@ -45,6 +47,8 @@ static int run_with_env(struct fixture *f, const char *variable, const char *lin
     fflush(stdout);
     pid_t child = fork();
     if (child == 0) {
+        if (run_uid && geteuid() == 0 && setuid(run_uid))
+            _exit(99);
         dup2(fileno(out), STDOUT_FILENO);
         dup2(fileno(err), STDERR_FILENO);
         exit(sl_cli_main(argc, argv, environment));
@@ -182,6 +186,34 @@ static void run__config__missing(void **state)
     struct fixture *f = *state;
     assert_int_equal(run(f, "show --config=/nonexistent/s.conf"), 41);
     contains(f->err, "could not open configuration file \"/nonexistent/s.conf\"");
+}
+
+/* As another user, if this one may read everything. */
+static void run__config__denied__says_who(void **state)
+{
+    struct fixture *f = *state;
+    configure(f, "[main]\n");
+    assert_int_equal(chmod(f->config, 0), 0);
+    run_uid = 65534;
+    int status = run(f, "show --config @");
+    run_uid = 0;
+    assert_int_equal(chmod(f->config, 0600), 0);
+    assert_int_equal(status, 63);
+    contains(f->err, "HINT: this runs as the user \"");
+    contains(f->err, "namei -l");
+}
+
+static void run__stanza__unknown_to_the_file__warns(void **state)
+{
+    struct fixture *f = *state;
+    configure(f, "[main]\n");
+    assert_int_equal(run(f, "about --config @ --stanza mian"), 0);
+    contains(f->err, "has no section [mian], but [main]: only [global] counts");
+    assert_int_equal(run(f, "about --config @ --stanza main"), 0);
+    assert_null(strstr(f->err, "has no section"));
+    configure(f, "[global]\n");
+    assert_int_equal(run(f, "about --config @ --stanza x"), 0);
+    assert_null(strstr(f->err, "has no section"));
 }
 
 static void run__config__order(void **state)
@@ -399,6 +431,8 @@ static void run__verify__needs_a_repository(void **state)
     char line[200];
     assert_int_equal(run(f, "verify"), 31);
     contains(f->err, "no stanza is named");
+    if (access(SL_CLI_CONFIG, F_OK))
+        contains(f->err, "HINT: there is no " SL_CLI_CONFIG ": make it, with a section [NAME]");
     assert_int_equal(run(f, "verify --stanza=../x"), 27);
     assert_int_equal(run(f, "verify --stanza=x"), 27);
     contains(f->err, "no repository is named");
@@ -473,6 +507,8 @@ int main(void)
         TEST(run__options_before_the_command__read),
         TEST(run__arguments__counted),
         TEST(run__config__missing),
+        TEST(run__config__denied__says_who),
+        TEST(run__stanza__unknown_to_the_file__warns),
         TEST(run__config__order),
         TEST(run__config__mistakes),
         TEST(run__engine__from_file),
