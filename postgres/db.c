@@ -69,7 +69,8 @@ static int finish_connecting(struct sl_pg_db *db, sl_deadline deadline, struct s
         if (next == PGRES_POLLING_FAILED || db->pq->PQstatus(db->conn) == CONNECTION_BAD) {
             fail(err, SL_ERR_DB_CONNECT, "could not connect to the server",
                  db->pq->PQerrorMessage(db->conn));
-            sl_err_hint(err, "see --pg-host, --pg-port, --pg-user, --pg-database");
+            sl_err_hint(err, "run this as the server's user (often postgres), or see --pg-host, "
+                             "--pg-port, --pg-user, --pg-database");
             return SL_ERR_DB_CONNECT;
         }
         int rc = wait_socket(db, next == PGRES_POLLING_READING ? POLLIN : POLLOUT, deadline,

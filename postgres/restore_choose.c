@@ -168,8 +168,10 @@ int sl_pg_restore_choose(struct sl_pg_restore *r, struct sl_err *err)
     char label[SL_LABEL_MAX];
     const char *set = sl_option_string(r->invocation->options, "set");
     bool newest = !set || !strcmp(set, "latest");
-    if (!newest && !sl_label_valid(set))
-        return sl_err_set(err, SL_ERR_USAGE, "\"%.60s\" is no label of a backup", set);
+    if (!newest && !sl_label_valid(set)) {
+        sl_err_set(err, SL_ERR_USAGE, "\"%.60s\" is no label of a backup", set);
+        return sl_err_hint(err, "sluice info lists them; or leave out --set for the newest");
+    }
     int rc = newest ? choose_newest(r, label, err) : 0;
     if (rc)
         return rc;

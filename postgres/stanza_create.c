@@ -1,7 +1,6 @@
 /* stanza-create: says whose WAL and backups the stanza will hold. The same system again is
  * success, another is refused. stanza-upgrade: adds what pg_upgrade made of the cluster. */
 #include "core/base/alloc.h"
-#include "core/base/log.h"
 #include "postgres/commands.h"
 #include "postgres/control_file.h"
 #include "postgres/db.h"
@@ -34,7 +33,9 @@ static int ask_server(const struct sl_invocation *invocation, sl_deadline deadli
     int rc = sl_pg_db_connect(invocation, deadline, &db, err);
     if (rc) {
         if (sl_option_string(invocation->options, "pg-path"))
-            sl_err_hint(err, "with --no-online the data directory is read instead");
+            sl_err_hint(err, "run this as the server's user (often postgres), or see --pg-host, "
+                             "--pg-port, --pg-user; with --no-online the data directory is read "
+                             "instead");
         return rc;
     }
     rc = sl_pg_db_server(db, deadline, &server, err);
@@ -125,14 +126,20 @@ static int upgrade(struct sl_pg_repository *repository, const struct sl_stanza_l
 }
 
 static void report(const struct sl_invocation *invocation, const struct sl_stanza_life *life,
-                   bool created)
+                   bool dry_run, bool created)
 {
-    sl_log(SL_LOG_INFO, "postgres", "stanza \"%s\" %s: PostgreSQL %s, system identifier %s",
-           invocation->stanza, created ? "created" : "is there already", life->version, life->id);
+    if (!invocation->json)
+        printf("stanza \"%s\" %s: PostgreSQL %s, system identifier %s\n", invocation->stanza,
+               dry_run   ? "would be created"
+               : created ? "created"
+                         : "is there already",
+               life->version, life->id);
     if (!invocation->result)
         return;
     json_object_set_new(invocation->result, "stanza", json_string(invocation->stanza));
     json_object_set_new(invocation->result, "created", json_boolean(created));
+    if (dry_run)
+        json_object_set_new(invocation->result, "dry_run", json_true());
     json_object_set_new(invocation->result, "system_id", json_string(life->id));
     json_object_set_new(invocation->result, "pg_version", json_string(life->version));
 }
@@ -149,8 +156,7 @@ static int run(struct sl_invocation *invocation, bool first, struct sl_err *err)
                  ? ask_server(invocation, deadline, &life, err)
                  : ask_folder(invocation, deadline, &life, err);
     if (!rc && sl_option_bool(invocation->options, "dry-run")) {
-        sl_log(SL_LOG_WARN, "postgres", "dry run: stanza \"%s\" would be for system identifier %s",
-               invocation->stanza, life.id);
+        report(invocation, &life, true, false);
         return 0;
     }
     if (!rc)
@@ -161,7 +167,7 @@ static int run(struct sl_invocation *invocation, bool first, struct sl_err *err)
         (first ? create : upgrade)(&repository, &life, invocation->stanza, deadline, &created, err);
     sl_pg_repository_close(&repository);
     if (!rc)
-        report(invocation, &life, created);
+        report(invocation, &life, false, created);
     return rc;
 }
 

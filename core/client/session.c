@@ -9,6 +9,7 @@
 #include <pwd.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -285,6 +286,11 @@ static int split_host(const char *text, char *host, size_t room, char *port, siz
     size_t length = end ? (size_t)(end - start) : 0;
     if (!length || length >= room || !*number || strlen(number) >= port_room)
         return sl_err_set(err, SL_ERR_CONFIG, "\"%s\" is not HOST:PORT", text);
+    /* getaddrinfo(3) takes the lower 16 bits of what is larger */
+    unsigned long value = strtoul(number, NULL, 10);
+    if (strspn(number, "0123456789") != strlen(number) || value < 1 || value > 65535)
+        return sl_err_set(err, SL_ERR_CONFIG, "\"%s\": \"%s\" is no port (1 to 65535)", text,
+                          number);
     memcpy(host, start, length);
     host[length] = '\0';
     snprintf(port, port_room, "%s", number);

@@ -301,10 +301,15 @@ static int open_listener(struct sl_target *target, struct sl_err *err)
                 error = errno;
         }
     freeaddrinfo(found);
-    if (target->listen_fd < 0)
-        return sl_err_sys(err, SL_ERR_CONNECT, error, "could not listen on \"%s\" port %u",
-                          config->listen_address ? config->listen_address : "*",
-                          config->listen_port);
+    if (target->listen_fd < 0) {
+        rc = sl_err_sys(err, SL_ERR_CONNECT, error, "could not listen on \"%s\" port %u",
+                        config->listen_address ? config->listen_address : "*", config->listen_port);
+        if (error == EADDRINUSE)
+            sl_err_hint(err,
+                        "is sluiced running already? \"ss -ltnp\" shows who listens; port sets "
+                        "another one");
+        return rc;
+    }
     struct sockaddr_storage own = {0};
     socklen_t bytes = sizeof own;
     getsockname(target->listen_fd, (struct sockaddr *)&own, &bytes);

@@ -32,7 +32,10 @@ static int check(const struct session *session, const struct sl_msg_hello *hello
         !target->config.permit(target->config.permit_arg, client, hello->stanza)) {
         sl_err_set(err, SL_ERR_DENIED, "client \"%s\" may not use stanza \"%s\"", client,
                    hello->stanza);
-        return sl_err_hint(err, "allow it in the target's configuration, and reload it");
+        return sl_err_hint(err,
+                           "on the backup host, \"clients = %s\" in section [%s] of sluiced.conf "
+                           "allows it, after systemctl reload sluiced; or is it a typing error?",
+                           client, hello->stanza);
     }
     if (target->session_count >= target->config.sessions_max)
         return sl_err_set(err, SL_ERR_LIMIT, "the target has %u sessions, as many as it may",

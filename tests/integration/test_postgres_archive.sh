@@ -20,8 +20,13 @@ say "stanza-create"
 make_wal "$wal" 5 4
 got=$(status push "$wal/$(name 1 5)") # no repository yet
 [ "$got" -ge 1 ] && [ "$got" -le 125 ] || die "archive-push without a repository: $got"
+expect 0 s stanza-create --no-online --pg-path="$data" --dry-run
+grep -q 'stanza "main" would be created: PostgreSQL' "$work/out" || { cat "$work/out"; die "it does not say what it would do"; }
+[ ! -e "$work/repo/main/stanza.json" ] || die "--dry-run made a stanza"
 expect 0 s stanza-create --no-online --pg-path="$data"
+grep -q 'stanza "main" created: PostgreSQL' "$work/out" || { cat "$work/out"; die "it does not say what it did"; }
 expect 0 s stanza-create --no-online --pg-path="$data"
+grep -q 'stanza "main" is there already' "$work/out" || { cat "$work/out"; die "it does not say that it is there"; }
 grep -q . "$work/repo/main/stanza.json"
 mkdir -p "$work/other/global"
 cp "$data/PG_VERSION" "$work/other/"

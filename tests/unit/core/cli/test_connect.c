@@ -202,6 +202,24 @@ static void connection__nobody_listens__connect(void **state)
     assert_null(f->connection);
 }
 
+/* With options of its own, which set_tls(f) has made certificates for. */
+static int connect_to_host(struct fixture *f, const char *host)
+{
+    const struct sl_option *const tables[] = {sl_core_options};
+    struct sl_options *mine = f->options;
+    assert_int_equal(sl_options_new(tables, 1, &f->options, NULL), 0);
+    f->invocation.options = f->options;
+    set(f, "tls-cert", "ca/db1.crt");
+    set(f, "tls-key", "ca/db1.key");
+    set(f, "tls-ca", "ca/ca.crt");
+    set(f, "repo-host", host);
+    int rc = connect_to(f, (struct sl_connect_options){0});
+    sl_options_free(f->options);
+    f->options = mine;
+    f->invocation.options = mine;
+    return rc;
+}
+
 static void connection__host_without_port__7430(void **state)
 {
     struct fixture *f = *state;
@@ -212,19 +230,20 @@ static void connection__host_without_port__7430(void **state)
                                            {"[::1]:1", "[::1]:1"},
                                            {"localhost:1", ":1: "}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const struct sl_option *const tables[] = {sl_core_options};
-        struct sl_options *mine = f->options;
-        assert_int_equal(sl_options_new(tables, 1, &f->options, NULL), 0);
-        f->invocation.options = f->options;
-        set(f, "tls-cert", "ca/db1.crt");
-        set(f, "tls-key", "ca/db1.key");
-        set(f, "tls-ca", "ca/ca.crt");
-        set(f, "repo-host", cases[i][0]);
-        assert_true(connect_to(f, (struct sl_connect_options){0}) < 0);
+        assert_true(connect_to_host(f, cases[i][0]) < 0);
         contains(f->err.msg, cases[i][1]);
-        sl_options_free(f->options);
-        f->options = mine;
-        f->invocation.options = mine;
+    }
+}
+
+static void connection__no_port__refused(void **state)
+{
+    struct fixture *f = *state;
+    static const char *const cases[] = {"127.0.0.1:65536", "127.0.0.1:99999", "127.0.0.1:0",
+                                        "127.0.0.1:https", "[::1]:-1"};
+    set_tls(f);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_int_equal(connect_to_host(f, cases[i]), SL_ERR_CONFIG);
+        contains(f->err.msg, "is no port (1 to 65535)");
     }
 }
 
@@ -257,6 +276,7 @@ int main(void)
         TEST(connection__host__needs_certificates),
         TEST(connection__nobody_listens__connect),
         TEST(connection__host_without_port__7430),
+        TEST(connection__no_port__refused),
         TEST(connection__rdma_demanded__says_why_not),
         TEST(connection__no_stanza__usage),
         TEST(connection__signal__cancels), /* the last: a process is stopped once */
