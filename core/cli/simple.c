@@ -40,7 +40,11 @@ static int issue(struct sl_invocation *invocation, const char *name, struct sl_e
     json_object_set_new(invocation->result, "name", json_string(name));
     json_object_set_new(invocation->result, "dir", json_string(dir));
     if (!invocation->json)
-        printf("made %s/%s.crt and %s/%s.key\n", dir, name, dir, name);
+        printf(
+            "made %s/%s.crt and %s/%s.key\n"
+            "next: copy both and ca.crt to the host; the key (mode 0600) belongs to the user that "
+            "uses it\n",
+            dir, name, dir, name);
     return 0;
 }
 

@@ -417,6 +417,7 @@ static void run__cert__made(void **state)
     snprintf(line, sizeof line, "cert issue db1 --dir=%s/ca --alt-name=127.0.0.1 --days=3",
              f->folder);
     assert_int_equal(run(f, line), 0);
+    contains(f->out, "next: copy both and ca.crt to the host");
     snprintf(path, sizeof path, "%s/ca/db1.key", f->folder);
     struct stat info;
     assert_int_equal(stat(path, &info), 0);
