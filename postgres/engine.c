@@ -46,6 +46,7 @@ static const struct sl_command commands[] = {
          "end of recovery, and with 200 for any other failure, a gap included, which stops it. On "
          "a standby every failure is 1 within ten seconds: it will ask again.",
      .needs_stanza = true,
+     .reads = true,
      .run = sl_pg_archive_get,
      .exit_status = sl_pg_archive_get_status},
     {.name = "backup",
@@ -65,11 +66,13 @@ static const struct sl_command commands[] = {
          "pg_control is written last: a restore that was "
          "interrupted does not start.",
      .needs_stanza = true,
+     .reads = true,
      .run = sl_pg_restore},
     {.name = "info",
      .args = "",
      .summary = "backups and WAL in the repository",
      .needs_stanza = true,
+     .reads = true,
      .run = sl_pg_info},
     {.name = "expire",
      .args = "",

@@ -208,6 +208,8 @@ static void fill(struct sl_client_config *config, const struct sl_invocation *in
     *config = (struct sl_client_config){
         .stanza = wanted->stanza ? wanted->stanza : invocation->stanza,
         .traffic_class = (int)number_if_set(options, "traffic-class", -1),
+        .use =
+            invocation->command && invocation->command->reads ? SL_CLIENT_READS : SL_CLIENT_STORES,
         .seal = seal_kind(sl_option_string(options, "wire-encryption")),
         .codec = codec_kind(options),
         .codec_level = (int)sl_option_int(options, "compress-level"),

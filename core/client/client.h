@@ -31,6 +31,11 @@
 
 struct sl_client;
 
+/* What a session is mostly for. Both can be done in any; the slots are shared out accordingly,
+ * since each is registered either for the target to read or for it to write, never both: what backs
+ * a database up lets the target write into no more than a sixteenth of its slots. */
+enum sl_client_use { SL_CLIENT_STORES, SL_CLIENT_READS };
+
 struct sl_client_config {
     const char *stanza;
     /* one of the two */
@@ -50,6 +55,7 @@ struct sl_client_config {
     int codec_level;              /* of `codec` */
     unsigned lanes;               /* 0: 4 over RDMA, 2 over TCP, 2 embedded */
     unsigned depth;               /* 0: 16 */
+    enum sl_client_use use;       /* how the slots are shared out */
     size_t slot_bytes_total;      /* 0: min(64 MiB, memlock − reserve), see sl_slots_choose() */
     unsigned connect_ms;          /* 0: 10 s: one attempt */
     unsigned io_ms;               /* 0: 60 s: no progress on a call for so long fails it */

@@ -57,12 +57,22 @@ struct slot_waiter {
     uint32_t slot; /* handed over, or SL_SLOT_NONE */
 };
 
+/* What the target may do with a slot. A database that is backed up shows the peer memory that it
+ * can only read, but for the few slots that answers come into. */
+enum slot_kind { SLOT_PULLED, SLOT_PUSHED, SLOT_KINDS };
+
+struct slot_pool {
+    uint32_t first, count; /* of the slots */
+    uint32_t *stack, free; /* numbers of free slots */
+    struct slot_waiter *waiters, **last_waiter;
+};
+
 struct slots {
     uint8_t *memory;
     uint32_t count;
     struct slot *all;
-    uint32_t *stack, free; /* numbers of free slots */
-    struct slot_waiter *waiters, **last_waiter;
+    uint32_t *stacks; /* of both pools */
+    struct slot_pool pools[SLOT_KINDS];
     /* notices that came before their SENT, oldest overwritten: a stale one does no harm */
     uint64_t *early;
     uint32_t early_room, early_next;
@@ -99,7 +109,7 @@ struct lanes {
     bool serving_runs, connecting_runs;
     struct sl_rail *rail;
     struct sl_domain *domain;
-    struct sl_region *region;
+    struct sl_region *regions[SLOT_KINDS];
     uint16_t depth;
     char port[8];             /* where lanes go */
     char reason[200];         /* of the last that was lost or could not be made */
@@ -212,7 +222,7 @@ struct session {
     enum sl_transport_kind transport;
     char why[200]; /* this transport */
     bool sealed;
-    uint32_t slots_wanted;
+    uint32_t slots_wanted, slots_pulled; /* of these, to be pulled from */
     uint8_t lane_key[SL_LANE_KEY_BYTES];
     uint8_t secret_up[SL_SEAL_SECRET_BYTES], secret_down[SL_SEAL_SECRET_BYTES];
     _Atomic uint64_t seal_next;
@@ -320,13 +330,14 @@ int sl_client_dispatch(void *arg, struct sl_control *control, const struct sl_ms
                        struct sl_err *err);
 
 /* slots.c */
-int sl_client_slots_init(struct slots *slots, uint32_t count, struct sl_err *err);
+/* The lowest `pulled` of them are of the one kind, the others of the other. */
+int sl_client_slots_init(struct slots *slots, uint32_t count, uint32_t pulled, struct sl_err *err);
 void sl_client_slots_fini(struct slots *slots);
 uint8_t *sl_client_slot_memory(const struct slots *slots, uint32_t slot);
 /* With session->lock held: */
-int sl_client_slot_take(struct session *session, sl_deadline deadline, uint32_t *ret_slot,
-                        struct sl_err *err); /* waits for its turn */
-bool sl_client_slot_try(struct session *session,
+int sl_client_slot_take(struct session *session, enum slot_kind kind, sl_deadline deadline,
+                        uint32_t *ret_slot, struct sl_err *err); /* waits for its turn */
+bool sl_client_slot_try(struct session *session, enum slot_kind kind,
                         uint32_t *ret_slot); /* for read-ahead: leaves some */
 void sl_client_slot_release(struct session *session, uint32_t slot);
 void sl_client_slots_wake(struct session *session); /* the session failed */

@@ -286,7 +286,8 @@ static void send_gets(struct session *session, const struct sl_get *gets, unsign
 static unsigned window(const struct sl_download *download)
 {
     const struct session *session = download->object.session;
-    uint32_t share = session->slots.count / (session->downloads ? session->downloads : 1);
+    uint32_t share =
+        session->slots.pools[SLOT_PUSHED].count / (session->downloads ? session->downloads : 1);
     return share > WINDOW_MAX ? WINDOW_MAX : share ? share : 1;
 }
 
@@ -313,7 +314,7 @@ static void ask_ahead(struct sl_download *download)
     while (download->asked < download->end && download->wants_count < most) {
         uint32_t slot = SL_SLOT_NONE;
         bool zero = known_zero(download, download->asked);
-        if (!zero && !sl_client_slot_try(session, &slot))
+        if (!zero && !sl_client_slot_try(session, SLOT_PUSHED, &slot))
             break;
         want_next(download, slot, &gets[count]);
         count += !zero;
@@ -329,7 +330,7 @@ static int ask_next(struct sl_download *download, sl_deadline deadline, struct s
         return 0;
     uint32_t slot;
     struct sl_get get;
-    int rc = sl_client_slot_take(download->object.session, deadline, &slot, err);
+    int rc = sl_client_slot_take(download->object.session, SLOT_PUSHED, deadline, &slot, err);
     if (rc)
         return rc;
     want_next(download, slot, &get);
@@ -341,7 +342,7 @@ static int ask_again(struct sl_download *download, struct want *want, sl_deadlin
                      struct sl_err *err)
 {
     uint32_t slot;
-    int rc = sl_client_slot_take(download->object.session, deadline, &slot, err);
+    int rc = sl_client_slot_take(download->object.session, SLOT_PUSHED, deadline, &slot, err);
     if (rc)
         return rc;
     want->again = true;

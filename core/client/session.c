@@ -333,6 +333,7 @@ static void say_hello(struct session *session)
     hello->seal = (uint8_t)config->seal;
     hello->lanes = (uint16_t)config->lanes;
     hello->slots = session->slots_wanted;
+    hello->slots_pulled = session->slots_pulled;
     hello->slot_bytes = SL_BLOCK_BYTES;
     sl_control_send(session->control, &msg);
 }

@@ -58,20 +58,30 @@ int sl_slots_choose(bool rdma, size_t wanted_bytes, uint32_t *ret_slots, struct 
 
 /* --- making ---------------------------------------------------------------------------------- */
 
-int sl_client_slots_init(struct slots *slots, uint32_t count, struct sl_err *err)
+static void pool_init(struct slots *slots, enum slot_kind kind, uint32_t first, uint32_t count)
+{
+    struct slot_pool *pool = &slots->pools[kind];
+    *pool = (struct slot_pool){.first = first,
+                               .count = count,
+                               .stack = slots->stacks + first,
+                               .last_waiter = &pool->waiters};
+    /* the lowest numbers are used first: an idle client touches few pages */
+    for (uint32_t i = 0; i < count; i++)
+        pool->stack[pool->free++] = first + count - 1 - i;
+}
+
+int sl_client_slots_init(struct slots *slots, uint32_t count, uint32_t pulled, struct sl_err *err)
 {
     slots->early_room = count * 4;
     slots->memory = sl_pages_alloc((size_t)count * SL_BLOCK_BYTES);
     slots->all = sl_calloc(count, sizeof *slots->all);
-    slots->stack = sl_calloc(count, sizeof *slots->stack);
+    slots->stacks = sl_calloc(count, sizeof *slots->stacks);
     slots->early = sl_calloc(slots->early_room, sizeof *slots->early);
     slots->count = count;
-    slots->last_waiter = &slots->waiters;
-    if (!slots->memory || !slots->all || !slots->stack || !slots->early)
+    if (!slots->memory || !slots->all || !slots->stacks || !slots->early)
         return sl_err_set(err, SL_ERR_NO_MEMORY, "out of memory for %u slots", count);
-    /* the lowest numbers are used first: an idle client touches few pages */
-    for (uint32_t i = 0; i < count; i++)
-        slots->stack[slots->free++] = count - 1 - i;
+    pool_init(slots, SLOT_PULLED, 0, pulled);
+    pool_init(slots, SLOT_PUSHED, pulled, count - pulled);
     return 0;
 }
 
@@ -79,7 +89,7 @@ void sl_client_slots_fini(struct slots *slots)
 {
     sl_pages_free(slots->memory, (size_t)slots->count * SL_BLOCK_BYTES);
     sl_free(slots->all);
-    sl_free(slots->stack);
+    sl_free(slots->stacks);
     sl_free(slots->early);
 }
 
@@ -90,46 +100,47 @@ uint8_t *sl_client_slot_memory(const struct slots *slots, uint32_t slot)
 
 /* --- taking and giving back ------------------------------------------------------------------ */
 
-static uint32_t pop(struct slots *slots)
+static uint32_t pop(struct slots *slots, struct slot_pool *pool)
 {
-    uint32_t slot = slots->stack[--slots->free];
+    uint32_t slot = pool->stack[--pool->free];
     slots->all[slot] = (struct slot){.state = SLOT_OURS};
     return slot;
 }
 
-static void leave_queue(struct slots *slots, struct slot_waiter *waiter)
+static void leave_queue(struct slot_pool *pool, struct slot_waiter *waiter)
 {
-    for (struct slot_waiter **at = &slots->waiters; *at; at = &(*at)->next)
+    for (struct slot_waiter **at = &pool->waiters; *at; at = &(*at)->next)
         if (*at == waiter) {
             *at = waiter->next;
             break;
         }
-    slots->last_waiter = &slots->waiters;
-    while (*slots->last_waiter)
-        slots->last_waiter = &(*slots->last_waiter)->next;
+    pool->last_waiter = &pool->waiters;
+    while (*pool->last_waiter)
+        pool->last_waiter = &(*pool->last_waiter)->next;
 }
 
-int sl_client_slot_take(struct session *session, sl_deadline deadline, uint32_t *ret_slot,
-                        struct sl_err *err)
+int sl_client_slot_take(struct session *session, enum slot_kind kind, sl_deadline deadline,
+                        uint32_t *ret_slot, struct sl_err *err)
 {
     struct slots *slots = &session->slots;
+    struct slot_pool *pool = &slots->pools[kind];
     int rc = sl_client_session_check(session, err);
     if (rc)
         return rc;
-    if (slots->free && !slots->waiters) {
-        *ret_slot = pop(slots);
+    if (pool->free && !pool->waiters) {
+        *ret_slot = pop(slots, pool);
         return 0;
     }
     sl_client_offers_flush(session); /* what is not offered never comes back */
     struct slot_waiter waiter = {.slot = SL_SLOT_NONE};
     if (sl_cond_init(&waiter.changed))
         return sl_err_set(err, SL_ERR_NO_MEMORY, "out of memory");
-    *slots->last_waiter = &waiter;
-    slots->last_waiter = &waiter.next;
+    *pool->last_waiter = &waiter;
+    pool->last_waiter = &waiter.next;
     while (!rc && waiter.slot == SL_SLOT_NONE)
         rc = sl_client_session_wait(session, &waiter.changed, deadline, err);
     if (waiter.slot == SL_SLOT_NONE)
-        leave_queue(slots, &waiter);
+        leave_queue(pool, &waiter);
     pthread_cond_destroy(&waiter.changed);
     if (waiter.slot != SL_SLOT_NONE) {
         *ret_slot = waiter.slot;
@@ -140,36 +151,40 @@ int sl_client_slot_take(struct session *session, sl_deadline deadline, uint32_t 
     return rc;
 }
 
-bool sl_client_slot_try(struct session *session, uint32_t *ret_slot)
+bool sl_client_slot_try(struct session *session, enum slot_kind kind, uint32_t *ret_slot)
 {
-    struct slots *slots = &session->slots;
-    uint32_t reserve = slots->count / 4 ? slots->count / 4 : 1;
-    if (slots->waiters || slots->free <= reserve || session->failure.code)
+    struct slot_pool *pool = &session->slots.pools[kind];
+    uint32_t reserve = pool->count / 4 ? pool->count / 4 : 1;
+    if (pool->waiters || pool->free <= reserve || session->failure.code)
         return false;
-    *ret_slot = pop(slots);
+    *ret_slot = pop(&session->slots, pool);
     return true;
 }
 
 void sl_client_slot_release(struct session *session, uint32_t slot)
 {
     struct slots *slots = &session->slots;
-    struct slot_waiter *first = slots->waiters;
+    struct slot_pool *pool =
+        &slots->pools[slot < slots->pools[SLOT_PUSHED].first ? SLOT_PULLED : SLOT_PUSHED];
+    struct slot_waiter *first = pool->waiters;
     slots->all[slot] = (struct slot){.state = first ? SLOT_OURS : SLOT_FREE};
     if (!first) {
-        slots->stack[slots->free++] = slot;
+        pool->stack[pool->free++] = slot;
         return;
     }
-    slots->waiters = first->next;
-    if (!slots->waiters)
-        slots->last_waiter = &slots->waiters;
+    pool->waiters = first->next;
+    if (!pool->waiters)
+        pool->last_waiter = &pool->waiters;
     first->slot = slot;
     pthread_cond_signal(&first->changed);
 }
 
 void sl_client_slots_wake(struct session *session)
 {
-    for (struct slot_waiter *waiter = session->slots.waiters; waiter; waiter = waiter->next)
-        pthread_cond_signal(&waiter->changed);
+    for (int kind = 0; kind < SLOT_KINDS; kind++)
+        for (struct slot_waiter *waiter = session->slots.pools[kind].waiters; waiter;
+             waiter = waiter->next)
+            pthread_cond_signal(&waiter->changed);
 }
 
 /* --- offers ---------------------------------------------------------------------------------- */

@@ -87,6 +87,8 @@ int sl_client_transport_intend(struct session *session, struct sl_err *err)
     }
     if (!rc && session->transport != SL_TRANSPORT_RDMA)
         rc = sl_slots_choose(false, config->slot_bytes_total, &session->slots_wanted, err);
+    uint32_t few = session->slots_wanted / 16 ? session->slots_wanted / 16 : 1;
+    session->slots_pulled = config->use == SL_CLIENT_READS ? few : session->slots_wanted - few;
     return rc;
 }
 
@@ -144,27 +146,38 @@ static int make_rail(struct session *session, sl_deadline deadline, struct sl_er
     return rc == SL_ERR_CANCELLED ? sl_client_session_over(session, err) : rc;
 }
 
+static const enum sl_access access_of[SLOT_KINDS] = {
+    [SLOT_PULLED] = SL_ACCESS_PULLED, [SLOT_PUSHED] = SL_ACCESS_PUSHED};
+
 static int make_memory(struct session *session, struct sl_err *err)
 {
     struct lanes *lanes = &session->lanes;
-    int rc = sl_client_slots_init(&session->slots, session->slots_wanted, err);
+    int rc =
+        sl_client_slots_init(&session->slots, session->slots_wanted, session->slots_pulled, err);
     if (!rc)
         rc = lanes->rail->ops->domain_new(lanes->rail, &lanes->domain, err);
-    if (!rc)
-        rc = lanes->rail->ops->region_new(lanes->domain, session->slots.memory,
-                                          (size_t)session->slots.count * SL_BLOCK_BYTES,
-                                          SL_ACCESS_BOTH, &lanes->region, err);
+    for (int kind = 0; kind < SLOT_KINDS && !rc; kind++) {
+        const struct slot_pool *pool = &session->slots.pools[kind];
+        rc = lanes->rail->ops->region_new(
+            lanes->domain, sl_client_slot_memory(&session->slots, pool->first),
+            (size_t)pool->count * SL_BLOCK_BYTES, access_of[kind], &lanes->regions[kind], err);
+    }
     return rc;
 }
 
 static void send_memory(struct session *session)
 {
-    const struct sl_remote *remote = &session->lanes.region->remote;
-    struct sl_msg msg = {.type = SL_MSG_MEMORY};
-    msg.memory = (struct sl_msg_memory){
-        .rail = 0, .address = remote->address, .key = remote->key, .length = remote->length};
     pthread_mutex_lock(&session->lock);
-    sl_client_session_send(session, &msg);
+    for (int kind = 0; kind < SLOT_KINDS; kind++) {
+        const struct sl_remote *remote = &session->lanes.regions[kind]->remote;
+        struct sl_msg msg = {.type = SL_MSG_MEMORY};
+        msg.memory = (struct sl_msg_memory){.rail = 0,
+                                            .access = (uint8_t)access_of[kind],
+                                            .address = remote->address,
+                                            .key = remote->key,
+                                            .length = remote->length};
+        sl_client_session_send(session, &msg);
+    }
     pthread_mutex_unlock(&session->lock);
 }
 
@@ -223,8 +236,9 @@ void sl_client_transport_teardown(struct session *session)
     sl_client_lanes_stop(session);
     if (!lanes->rail)
         return;
-    if (lanes->region)
-        lanes->rail->ops->region_free(lanes->region);
+    for (int kind = 0; kind < SLOT_KINDS; kind++)
+        if (lanes->regions[kind])
+            lanes->rail->ops->region_free(lanes->regions[kind]);
     if (lanes->domain)
         lanes->rail->ops->domain_free(lanes->domain);
     lanes->rail->ops->rail_free(lanes->rail);

@@ -156,8 +156,9 @@ static int need_slot(struct sl_upload *upload, struct sl_err *err)
     pthread_mutex_lock(&session->lock);
     int rc = check(upload, err);
     if (!rc)
-        rc = sl_client_slot_take(session, sl_client_session_io_deadline(session, UINT64_MAX),
-                                 &upload->slot, err);
+        rc = sl_client_slot_take(session, SLOT_PULLED,
+                                 sl_client_session_io_deadline(session, UINT64_MAX), &upload->slot,
+                                 err);
     pthread_mutex_unlock(&session->lock);
     sl_client_stage_end(session->client, SL_STAGE_SLOT, began);
     return rc;

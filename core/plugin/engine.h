@@ -46,6 +46,7 @@ struct sl_command {
     const char *summary;     /* one line */
     const char *description; /* for the man page, may be NULL */
     bool needs_stanza;
+    bool reads; /* it mostly reads from the repository: see enum sl_client_use */
     int (*run)(struct sl_invocation *invocation, struct sl_err *err);
     /* Exit status for `code` (negative) where the engine's contract differs from
      * sl_code_exit(); NULL: that. Also called for errors before run() (bad option or file):

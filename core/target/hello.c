@@ -20,7 +20,8 @@ static int check(const struct session *session, const struct sl_msg_hello *hello
         return sl_err_set(err, SL_ERR_VERSION,
                           "the target speaks versions %d to %d of the wire, the client %u to %u",
                           SL_WIRE_VERSION_MIN, SL_WIRE_VERSION, hello->version_min, hello->version);
-    if (hello->slot_bytes != SL_BLOCK_BYTES || hello->slots > SLOTS_MAX)
+    if (hello->slot_bytes != SL_BLOCK_BYTES || hello->slots > SLOTS_MAX ||
+        hello->slots_pulled > hello->slots)
         return sl_err_set(err, SL_ERR_PROTOCOL, "%u slots of %u bytes are not possible",
                           hello->slots, hello->slot_bytes);
     if (hello->seal > SL_SEAL_ON)
@@ -59,14 +60,17 @@ static int make_secrets(struct session *session, struct sl_err *err)
     return rc;
 }
 
-static int make_room(struct session *session, uint32_t slots, struct sl_err *err)
+static int make_room(struct session *session, const struct sl_msg_hello *hello, struct sl_err *err)
 {
     session->lanes_used = sl_calloc(1, (UINT16_MAX + 1u) / 8);
-    uint8_t *states = session->lanes_used ? sl_calloc(slots, 1) : NULL;
+    uint8_t *states = session->lanes_used ? sl_calloc(hello->slots, 1) : NULL;
     if (!states)
         return sl_err_set(err, SL_ERR_NO_MEMORY, "out of memory");
     session->slot_states = states;
-    session->slots = slots;
+    session->slots = hello->slots;
+    session->slots_pulled = hello->slots_pulled;
+    session->memory_wanted = (uint8_t)((hello->slots_pulled ? SL_ACCESS_PULLED : 0) |
+                                       (hello->slots > hello->slots_pulled ? SL_ACCESS_PUSHED : 0));
     session->target->session_count++;
     return 0;
 }
@@ -106,7 +110,7 @@ void sl_target_hello_arrived(struct session *session, const struct sl_msg_hello 
     session->seal_wanted = hello->seal;
     session->permit_generation = target->permit_generation;
     if (check(session, hello, &err) || make_secrets(session, &err) ||
-        make_room(session, hello->slots, &err)) {
+        make_room(session, hello, &err)) {
         sl_target_session_refuse(session, &err);
         return;
     }

@@ -207,18 +207,35 @@ void sl_target_memory_arrived(struct session *session, const struct sl_msg_memor
 {
     struct sl_remote remote = {memory->address, memory->key, memory->length};
     uint16_t rail = memory->rail;
+    uint8_t access = memory->access;
+    bool pushed = access == SL_ACCESS_PUSHED;
+    uint32_t slots = pushed ? session->slots - session->slots_pulled : session->slots_pulled;
     if (rail >= RAILS_MAX) {
         sl_target_session_violation(session, "rail %u is out of range", rail);
-    } else if (remote.length < (uint64_t)session->slots * SL_BLOCK_BYTES) {
+        return;
+    }
+    if (access != SL_ACCESS_PULLED && !pushed) {
+        sl_target_session_violation(session, "memory of unknown access %u", access);
+        return;
+    }
+    struct sl_remote *known = &session->memory[rail][pushed];
+    if (remote.length < (uint64_t)slots * SL_BLOCK_BYTES) {
         sl_target_session_violation(session, "the memory is too small for the slots");
-    } else if (session->memory_set[rail] && (session->memory[rail].address != remote.address ||
-                                             session->memory[rail].key != remote.key ||
-                                             session->memory[rail].length != remote.length)) {
+    } else if ((session->memory_set[rail] & access) &&
+               (known->address != remote.address || known->key != remote.key ||
+                known->length != remote.length)) {
         sl_target_session_violation(session, "the memory of rail %u was changed", rail);
     } else {
-        session->memory[rail] = remote;
-        session->memory_set[rail] = session->any_memory = true;
+        *known = remote;
+        session->memory_set[rail] |= access;
+        session->any_memory |= sl_target_memory_whole(session, rail);
     }
+}
+
+bool sl_target_memory_whole(const struct session *session, uint16_t rail)
+{
+    return session->memory_wanted &&
+           (session->memory_set[rail] & session->memory_wanted) == session->memory_wanted;
 }
 
 /* --- lanes of an embedded target -------------------------------------------------------------- */

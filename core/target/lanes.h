@@ -50,6 +50,8 @@ void sl_target_lane_gone(struct lane *lane);
 void sl_target_lane_close_seen(struct lane *lane);
 void sl_target_lane_moved(struct lane *lane); /* a piece's transfer was answered */
 void sl_target_memory_arrived(struct session *session, const struct sl_msg_memory *memory);
+/* Whether all kinds of slots that the session has are known on this rail. */
+bool sl_target_memory_whole(const struct session *session, uint16_t rail);
 /* sl_target_local(), on the control thread. */
 struct local_ask {
     struct ask ask;

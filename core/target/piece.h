@@ -39,7 +39,8 @@ struct piece {
     struct sl_offer block;
     struct sl_file *file;
     uint64_t file_offset;
-    struct sl_remote memory; /* the client's slots on the lane's rail */
+    struct sl_remote memory; /* the client's slots of the right kind on the lane's rail */
+    uint32_t memory_slot;    /* the first of them */
     struct lane *lane;       /* that carries it; for the worker */
     struct lane *carrier;    /* the same, for control: NULL once the transfer was answered */
     struct buffer *buffer;

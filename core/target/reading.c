@@ -114,8 +114,8 @@ static void get_from(struct object *object, const struct sl_get *get)
 
 static void get_arrived(struct session *session, const struct sl_get *get)
 {
-    if (get->slot >= session->slots || session->slot_states[get->slot] != SLOT_CLIENTS ||
-        !session->any_memory) {
+    if (get->slot >= session->slots || get->slot < session->slots_pulled ||
+        session->slot_states[get->slot] != SLOT_CLIENTS || !session->any_memory) {
         sl_target_session_violation(session, "GET into slot %u, which is not the client's to give",
                                     get->slot);
         return;

@@ -98,8 +98,8 @@ static struct lane *lane_choose(const struct session *session)
 {
     struct lane *best = NULL;
     for (struct lane *lane = session->lanes; lane; lane = lane->next)
-        if (lane->up && session->memory_set[lane->rail] && lane->in_flight < lane->depth &&
-            (!best || lane->in_flight < best->in_flight))
+        if (lane->up && sl_target_memory_whole(session, lane->rail) &&
+            lane->in_flight < lane->depth && (!best || lane->in_flight < best->in_flight))
             best = lane;
     return best;
 }
@@ -113,7 +113,8 @@ static void give(struct piece *piece, struct lane *lane, struct buffer *buffer)
     piece->lane = piece->carrier = lane;
     piece->buffer = buffer;
     piece->pool = lane->pool;
-    piece->memory = session->memory[lane->rail];
+    piece->memory = session->memory[lane->rail][piece->out];
+    piece->memory_slot = piece->out ? session->slots_pulled : 0;
     sl_target_piece_to(piece, PIECE_GIVEN);
     sl_target_mail_chain_add(&lane->worker->given, &piece->mail);
 }

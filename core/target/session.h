@@ -56,12 +56,14 @@ struct session {
     uint8_t seal_wanted;
     uint8_t lane_key[SL_LANE_KEY_BYTES];
     uint8_t secret_in[SL_SEAL_SECRET_BYTES], secret_out[SL_SEAL_SECRET_BYTES];
-    uint32_t slots;
+    uint32_t slots, slots_pulled; /* the lowest are pulled from, the others pushed into */
     uint8_t *slot_states;
-    uint8_t *lanes_used; /* a bit per lane number */
-    struct sl_remote memory[RAILS_MAX];
-    bool memory_set[RAILS_MAX], any_memory;
-    enum sl_transport_kind kind; /* of its lanes; AUTO: none yet */
+    uint8_t *lanes_used;                   /* a bit per lane number */
+    struct sl_remote memory[RAILS_MAX][2]; /* of the slots to pull from, and to push into */
+    uint8_t memory_set[RAILS_MAX];         /* bits of enum sl_access */
+    uint8_t memory_wanted;                 /* those of the kinds of slots there are */
+    bool any_memory;                       /* a rail has all that is wanted */
+    enum sl_transport_kind kind;           /* of its lanes; AUTO: none yet */
     bool sealed;
     atomic_uint_fast64_t seal_next; /* numbers of what we seal */
     struct lane *lanes;

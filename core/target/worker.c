@@ -181,7 +181,7 @@ static bool lane_pump(struct lane *lane)
 int sl_target_lane_post(struct lane *lane, struct piece *piece)
 {
     struct sl_local local = {lane->region, piece->buffer->start};
-    uint64_t offset = (uint64_t)piece->block.slot * SL_BLOCK_BYTES;
+    uint64_t offset = (uint64_t)(piece->block.slot - piece->memory_slot) * SL_BLOCK_BYTES;
     uint64_t context = (uint64_t)(uintptr_t)piece;
     uint32_t bytes = piece->block.stored_bytes;
     if (!piece->out)

@@ -33,8 +33,8 @@ static const char *offer_fault(const struct session *session, const struct sl_of
     if (offer->flags & SL_BLOCK_ZERO)
         return offer->slot == SL_SLOT_NONE && offer->stored_bytes == 0 ? NULL
                                                                        : "zero block with bytes";
-    if (offer->slot >= session->slots)
-        return "slot out of range";
+    if (offer->slot >= session->slots_pulled)
+        return "slot out of range, or one to push into";
     if (session->slot_states[offer->slot] != SLOT_CLIENTS)
         return "slot offered twice";
     if (!session->any_memory)

@@ -46,8 +46,7 @@ enum sl_access {
                          but on iWARP, where a pull's sink must be (see rail->own_sink) */
     SL_ACCESS_PULLED, /* the peer may pull from it, not write */
     SL_ACCESS_PUSHED, /* the peer may push into it */
-    SL_ACCESS_BOTH = SL_ACCESS_PULLED | SL_ACCESS_PUSHED, /* slots: a session has one MEMORY a rail,
-                         and most read a little and write much, or the other way round */
+    SL_ACCESS_BOTH = SL_ACCESS_PULLED | SL_ACCESS_PUSHED, /* no slot of Sluice's is */
 };
 
 struct sl_rail;

@@ -93,17 +93,18 @@ enum sl_outcome { SL_STORED_CREATED = 1, SL_STORED_IDENTICAL = 2 };
 
 /* Fields: F(kind, name). */
 #define SL_MSG_HELLO_FIELDS(F)                                                                     \
-    F(u16, version)     /* highest the client speaks */                                            \
-    F(u16, version_min) /* lowest */                                                               \
-    F(u64, features)    /* bits, none yet */                                                       \
-    F(str64, software)  /* "sluice 0.1.0", for the log */                                          \
-    F(str64, host)      /* host name of the client, for the log */                                 \
-    F(str64, stanza)    /* the stanza of the whole session */                                      \
-    F(u8, transport)    /* enum sl_transport_kind wanted */                                        \
-    F(u8, seal)         /* enum sl_seal_kind wanted */                                             \
-    F(u16, lanes)       /* lanes the client would like */                                          \
-    F(u32, slots)       /* slots the client has */                                                 \
-    F(u32, slot_bytes)  /* SL_BLOCK_BYTES in version 1 */
+    F(u16, version)      /* highest the client speaks */                                           \
+    F(u16, version_min)  /* lowest */                                                              \
+    F(u64, features)     /* bits, none yet */                                                      \
+    F(str64, software)   /* "sluice 0.1.0", for the log */                                         \
+    F(str64, host)       /* host name of the client, for the log */                                \
+    F(str64, stanza)     /* the stanza of the whole session */                                     \
+    F(u8, transport)     /* enum sl_transport_kind wanted */                                       \
+    F(u8, seal)          /* enum sl_seal_kind wanted */                                            \
+    F(u16, lanes)        /* lanes the client would like */                                         \
+    F(u32, slots)        /* slots the client has */                                                \
+    F(u32, slot_bytes)   /* SL_BLOCK_BYTES in version 1 */                                         \
+    F(u32, slots_pulled) /* so many, the lowest, may be pulled from; into the others be pushed */
 
 #define SL_MSG_WELCOME_FIELDS(F)                                                                   \
     F(u16, version)  /* chosen */                                                                  \
@@ -133,7 +134,8 @@ enum sl_outcome { SL_STORED_CREATED = 1, SL_STORED_IDENTICAL = 2 };
 #define SL_MSG_BYE_FIELDS(F) F(u8, reason) /* 0 done, 1 shutting down */
 #define SL_MSG_MEMORY_FIELDS(F)                                                                    \
     F(u16, rail)    /* as in the lanes' hellos */                                                  \
-    F(u64, address) /* of slot 0 */                                                                \
+    F(u8, access)   /* 1 the slots that may be pulled from, 2 those that may be pushed into */     \
+    F(u64, address) /* of the first of them */                                                     \
     F(u32, key)                                                                                    \
     F(u64, length)
 #define SL_MSG_LANE_UP_FIELDS(F)   F(u16, lane) F(u16, rail)

@@ -48,9 +48,9 @@ static void bad_frames(void)
 
 static void bad_hellos(void)
 {
-    static const char *const names[] = {"version",  "slots",           "slot bytes",
-                                        "seal",     "no stanza",       "..",
-                                        "../other", "nobody's stanza", "slots of 4G"};
+    static const char *const names[] = {
+        "version", "slots",    "slot bytes",      "seal",        "no stanza",
+        "..",      "../other", "nobody's stanza", "slots of 4G", "pulled slots"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         struct sl_msg msg = hello();
         char *stanza = msg.hello.stanza;
@@ -63,6 +63,9 @@ static void bad_hellos(void)
             break;
         case 2:
             msg.hello.slot_bytes = 4096;
+            break;
+        case 9:
+            msg.hello.slots_pulled = msg.hello.slots + 1;
             break;
         case 3:
             msg.hello.seal = 9;

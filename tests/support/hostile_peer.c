@@ -134,6 +134,7 @@ static size_t conversation(uint8_t *bytes, size_t room)
     struct sl_writer w = sl_writer_on(offers, sizeof offers);
     sl_offer_write(&w, &zero);
     msgs[n].type = SL_MSG_MEMORY;
+    msgs[n].memory.access = 1;
     msgs[n++].memory.length = (uint64_t)SLOTS * SL_BLOCK_BYTES;
     msgs[n].type = SL_MSG_CREATE;
     msgs[n].create.object = 1;

@@ -1,4 +1,5 @@
 /* hostile_peer's connections and sessions: as far as they are lawful. */
+#include "core/transport/lane.h"
 #include "tests/support/hostile_peer.h"
 
 #include <arpa/inet.h>
@@ -181,7 +182,8 @@ struct sl_msg hello(void)
                                       .transport = SL_TRANSPORT_TCP,
                                       .seal = SL_SEAL_OFF,
                                       .lanes = 2,
-                                      .slots = SLOTS,
+                                      .slots = 2 * SLOTS,
+                                      .slots_pulled = SLOTS,
                                       .slot_bytes = SL_BLOCK_BYTES};
     snprintf(msg.hello.stanza, sizeof msg.hello.stanza, "%s", opt.stanza);
     return msg;
@@ -206,9 +208,12 @@ struct session *session_new(void)
 
 void memory(struct session *s)
 {
-    struct sl_msg msg = {.type = SL_MSG_MEMORY};
-    msg.memory.length = (uint64_t)SLOTS * SL_BLOCK_BYTES;
-    send_msg(s, &msg);
+    for (uint8_t access = SL_ACCESS_PULLED; access <= SL_ACCESS_PUSHED; access++) {
+        struct sl_msg msg = {.type = SL_MSG_MEMORY};
+        msg.memory.access = access;
+        msg.memory.length = (uint64_t)SLOTS * SL_BLOCK_BYTES;
+        send_msg(s, &msg);
+    }
 }
 
 void create(struct session *s, uint32_t object, const char *name)

@@ -52,7 +52,8 @@ uint64_t push(struct fake *fake, unsigned lane, uint32_t slot, const void *bytes
     uint64_t number = (uint64_t)fake->lanes[lane]->id << 48 | ++fake->pushes;
     memcpy(fake->memory, bytes, count);
     MUST(sl_lane_push(fake->lanes[lane], (struct sl_local){fake->region, fake->memory},
-                      &fake->slots, (uint64_t)slot * MiB, (uint32_t)count, 1) == 0);
+                      &fake->slots[1], (uint64_t)(slot - fake->slots[0].length / MiB) * MiB,
+                      (uint32_t)count, 1) == 0);
     process_lanes(fake);
     sl_write_u64(&w, number);
     if (notice)
@@ -106,7 +107,8 @@ static void serve(struct fake *fake, const struct sl_msg *msg)
         welcome(fake);
         break;
     case SL_MSG_MEMORY:
-        fake->slots = (struct sl_remote){msg->memory.address, msg->memory.key, msg->memory.length};
+        fake->slots[msg->memory.access == SL_ACCESS_PUSHED] =
+            (struct sl_remote){msg->memory.address, msg->memory.key, msg->memory.length};
         break;
     case SL_MSG_OFFER:
         r = sl_reader_on(msg->offer.offers, msg->offer.offers_bytes);

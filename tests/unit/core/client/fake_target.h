@@ -27,7 +27,7 @@ struct fake {
     struct sl_lane *lanes[8];
     unsigned lane_count;
     uint64_t pushes;
-    struct sl_remote slots;
+    struct sl_remote slots[2]; /* those we pull from, those we push into */
     struct sl_id repository;
     /* the object it serves */
     uint8_t *content;

@@ -81,6 +81,31 @@ static void honest__upload_and_fetch__good(void **state)
     assert_int_equal(play(NULL, try_fetch, &err), 0);
 }
 
+static void slots__by_use__one_direction_each(void **state)
+{
+    (void)state;
+    static const struct {
+        enum sl_client_use use;
+        unsigned slots, pulled;
+    } cases[] = {{SL_CLIENT_STORES, 64, 60},
+                 {SL_CLIENT_STORES, 8, 7},
+                 {SL_CLIENT_READS, 64, 4},
+                 {SL_CLIENT_READS, 4, 1}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct scene scene;
+        fake_open(&scene.fake, &scene.config, &scene.embedded, 6 * MiB);
+        scene.config.use = cases[i].use;
+        scene.config.slot_bytes_total = cases[i].slots * MiB;
+        scene.client = open_must(&scene.config);
+        assert_int_equal(try_upload(&scene), 0); /* whatever it is mostly for */
+        assert_int_equal(try_fetch(&scene), 0);
+        assert_int_equal(scene.fake.slots[0].length, cases[i].pulled * MiB);
+        assert_int_equal(scene.fake.slots[1].length, (cases[i].slots - cases[i].pulled) * MiB);
+        assert_int_not_equal(scene.fake.slots[0].key, scene.fake.slots[1].key);
+        scene_close(&scene);
+    }
+}
+
 static bool takes_what_it_has_not(struct fake *fake, const struct sl_msg *msg)
 {
     if (msg->type != SL_MSG_CREATE)
@@ -700,6 +725,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(honest__upload_and_fetch__good),
+        cmocka_unit_test(slots__by_use__one_direction_each),
         cmocka_unit_test(lies_about_uploads__protocol_and_a_new_session),
         cmocka_unit_test(errors_of_a_target__reach_the_caller),
         cmocka_unit_test(reads_that_go_wrong__damage_is_named_and_never_given_out),

@@ -324,7 +324,8 @@ bool script_hello(struct script *script, struct world *world, const struct scrip
     snprintf(msg.hello.stanza, sizeof msg.hello.stanza, "%s",
              options->stanza ? options->stanza : "main");
     msg.hello.seal = (uint8_t)options->seal;
-    msg.hello.slots = script->slots;
+    msg.hello.slots = 2 * script->slots;
+    msg.hello.slots_pulled = script->slots;
     msg.hello.slot_bytes = SL_BLOCK_BYTES;
     script_send(script, &msg);
     sl_deadline deadline = sl_deadline_in_ms(WAIT_MS);
@@ -403,11 +404,15 @@ void script_lane_end(struct script *script, int index)
 
 void script_memory(struct script *script)
 {
-    struct sl_msg msg = {.type = SL_MSG_MEMORY};
-    msg.memory.address = script->region->remote.address;
-    msg.memory.key = script->region->remote.key;
-    msg.memory.length = script->region->remote.length;
-    script_send(script, &msg);
+    for (int pushed = 0; pushed < 2; pushed++) {
+        const struct sl_remote *remote = &script->regions[pushed]->remote;
+        struct sl_msg msg = {.type = SL_MSG_MEMORY};
+        msg.memory.access = pushed ? SL_ACCESS_PUSHED : SL_ACCESS_PULLED;
+        msg.memory.address = remote->address;
+        msg.memory.key = remote->key;
+        msg.memory.length = remote->length;
+        script_send(script, &msg);
+    }
 }
 
 void script_open(struct script *script, struct world *world, const struct script_options *options)
@@ -420,11 +425,14 @@ void script_open(struct script *script, struct world *world, const struct script
     must((options->listening ? sl_tcp_rail_ops.resolve(&to, &script->rail, NULL)
                              : sl_loopback_rail_new(&script->rail, NULL)) == 0);
     const struct sl_rail_ops *ops = script->rail->ops;
-    script->memory = sl_pages_alloc((size_t)script->slots * SL_BLOCK_BYTES);
+    size_t bytes = (size_t)script->slots * SL_BLOCK_BYTES;
+    script->memory = sl_pages_alloc(2 * bytes);
     must(script->memory);
     must(ops->domain_new(script->rail, &script->domain, NULL) == 0);
-    must(ops->region_new(script->domain, script->memory, (size_t)script->slots * SL_BLOCK_BYTES,
-                         SL_ACCESS_BOTH, &script->region, NULL) == 0);
+    must(ops->region_new(script->domain, script->memory, bytes, SL_ACCESS_PULLED,
+                         &script->regions[0], NULL) == 0);
+    must(ops->region_new(script->domain, script->memory + bytes, bytes, SL_ACCESS_PUSHED,
+                         &script->regions[1], NULL) == 0);
     if (!options->no_memory)
         script_memory(script);
     for (unsigned i = 0; i < (options->lanes ? options->lanes : 2) && !options->no_lanes; i++)
@@ -449,12 +457,13 @@ void script_close(struct script *script)
     sl_sealer_free(script->unsealer);
     if (script->rail) {
         const struct sl_rail_ops *ops = script->rail->ops;
-        ops->region_free(script->region);
+        ops->region_free(script->regions[0]);
+        ops->region_free(script->regions[1]);
         ops->domain_free(script->domain);
         ops->rail_free(script->rail);
     }
     if (script->memory)
-        sl_pages_free(script->memory, (size_t)script->slots * SL_BLOCK_BYTES);
+        sl_pages_free(script->memory, 2 * (size_t)script->slots * SL_BLOCK_BYTES);
     *script = (struct script){0};
 }
 

@@ -71,9 +71,9 @@ struct script {
     uint64_t seals;
     struct sl_rail *rail;
     struct sl_domain *domain;
-    struct sl_region *region;
+    struct sl_region *regions[2]; /* slots to be pulled from, and to be pushed into */
     uint8_t *memory;
-    uint32_t slots;
+    uint32_t slots; /* of each kind; those to be pushed into come last */
     enum slot_use use[256];
     struct sl_lane *lanes[LANES_MAX]; /* index is not the number */
     uint16_t next_lane;

@@ -184,7 +184,7 @@ void script_get_block(struct script *script, uint32_t object, uint32_t block, ui
 {
     uint8_t body[SL_GET_BYTES];
     struct sl_writer w = sl_writer_on(body, sizeof body);
-    struct sl_get get = {object, block, slot};
+    struct sl_get get = {object, block, script->slots + slot};
     sl_get_write(&w, &get);
     script->use[slot] = SLOT_ASKED;
     struct sl_msg msg = {.type = SL_MSG_GET};
@@ -230,7 +230,7 @@ static void arrived(struct download *d, uint32_t slot)
 {
     struct script *script = d->script;
     struct sl_offer *block = &d->wanted[slot].block.block;
-    uint8_t *bytes = script->memory + (size_t)slot * SL_BLOCK_BYTES;
+    uint8_t *bytes = script->memory + (size_t)(script->slots + slot) * SL_BLOCK_BYTES;
     uint32_t length = sl_block_length(d->content->length, block->block);
     must(block->stored_bytes == length && block->plain_bytes == length);
     if (script->sealed)
@@ -272,8 +272,9 @@ static void take_sents(struct download *d)
         while (sl_reader_left(&r)) {
             struct sl_sent sent;
             sl_sent_read(&r, &sent);
-            must(sent.block.slot < d->script->slots && sent.block.object == d->object);
-            struct wanted *wanted = &d->wanted[sent.block.slot];
+            uint32_t slot = sent.block.slot - d->script->slots;
+            must(slot < d->script->slots && sent.block.object == d->object);
+            struct wanted *wanted = &d->wanted[slot];
             must(wanted->asked && !wanted->sent);
             wanted->sent = true;
             wanted->block = sent;

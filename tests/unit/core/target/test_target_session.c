@@ -232,7 +232,7 @@ static void offer__after_commit__ends(void **state)
 static void message__wrong_for_its_object__ends(void **state)
 {
     struct fixture *f = *state;
-    for (int what = 0; what < 10; what++) {
+    for (int what = 0; what < 11; what++) {
         struct script script;
         struct sl_msg msg = {0};
         script_open(&script, &f->world, &(struct script_options){.no_lanes = true});
@@ -276,8 +276,14 @@ static void message__wrong_for_its_object__ends(void **state)
         case 8:
             msg.type = SL_MSG_OFFER; /* of nothing */
             break;
+        case 9:
+            msg.type = SL_MSG_MEMORY; /* for both directions */
+            msg.memory.access = SL_ACCESS_BOTH;
+            msg.memory.length = 64 * MiB;
+            break;
         default:
             msg.type = SL_MSG_MEMORY; /* another than before */
+            msg.memory.access = SL_ACCESS_PUSHED;
             msg.memory.address = 1;
             msg.memory.length = 64 * MiB;
         }
@@ -286,11 +292,22 @@ static void message__wrong_for_its_object__ends(void **state)
     }
 }
 
+static void get_into_pulled(struct script *script)
+{
+    uint8_t body[SL_GET_BYTES];
+    struct sl_writer w = sl_writer_on(body, sizeof body);
+    sl_get_write(&w, &(struct sl_get){.object = 5, .block = 0, .slot = script->slots - 1});
+    struct sl_msg msg = {.type = SL_MSG_GET};
+    msg.get.gets = body;
+    msg.get.gets_bytes = sizeof body;
+    script_send(script, &msg);
+}
+
 static void get__anything_wrong__ends(void **state)
 {
     struct fixture *f = *state;
     script_put(&f->good, 0, "read/me", &f->content, SL_STORED_CREATED);
-    for (int what = 0; what < 5; what++) {
+    for (int what = 0; what < 6; what++) {
         struct script script;
         script_open(&script, &f->world, NULL);
         struct sl_msg msg = {.type = SL_MSG_OPEN};
@@ -312,6 +329,9 @@ static void get__anything_wrong__ends(void **state)
             script_get_block(&script, 5, 0, script.slots);
             break;
         case 3:
+            get_into_pulled(&script);
+            break;
+        case 4:
             table.table.count = 3;
             script_send(&script, &table);
             break;
