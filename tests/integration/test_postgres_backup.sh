@@ -1,6 +1,6 @@
 #!/bin/bash
 # timeout: 600
-# postgres: 15 17 18
+# postgres: 17 (15 18)
 # What a backup makes of a server that is not as it should be: damaged pages, config files elsewhere,
 # a role with no more than the documented rights, time-outs of the server, odd names.
 set -euo pipefail

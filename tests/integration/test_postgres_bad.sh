@@ -1,6 +1,6 @@
 #!/bin/bash
 # timeout: 1200
-# postgres: 15 17 18
+# postgres: 18 (15 17)
 # Bad things that users reported (numbers: pgBackRest BR, WAL-G WG, Barman BA, CloudNativePG CN), each on
 # real servers: a hidden segment must not end recovery, clones and double primaries must not spoil
 # the archive, a standby survives an archive that is away.

@@ -1,6 +1,6 @@
 #!/bin/bash
 # timeout: 900
-# postgres: 15 18
+# postgres: 15 (18)
 # restore --delta and --dry-run: an existing folder in many states is brought to the backup's, by
 # checksum; another cluster's is not touched; the plan names space, WAL and gaps.
 set -euo pipefail

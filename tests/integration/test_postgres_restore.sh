@@ -1,6 +1,6 @@
 #!/bin/bash
 # timeout: 900
-# postgres: 15 17 18
+# postgres: 18 (15 17)
 # Where a restore can stop, which backup it takes, along which timeline, and what the restored server
 # may do: targets time, LSN, transaction, name, immediate; exclusive; archive_mode; pg_verifybackup.
 set -euo pipefail

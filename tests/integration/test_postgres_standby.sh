@@ -1,6 +1,6 @@
 #!/bin/bash
 # timeout: 600
-# postgres: 15 17 18
+# postgres: 17 (15 18)
 # Backups that read from a standby while the primary works: what comes back is the primary's data; the
 # primary's archiving counts; a promotion in the middle voids the backup.
 set -euo pipefail

@@ -1,6 +1,6 @@
 #!/bin/bash
 # timeout: 600
-# postgres: 15 18
+# postgres: 15 (18)
 # The target of a backup and of a restore is killed with SIGKILL and started again in the middle: the
 # session is begun anew, what was in flight is done over, and the command ends well. Then the target
 # stays away: the command ends with an error in bounded time.
