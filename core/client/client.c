@@ -14,6 +14,7 @@
 
 #define CONNECT_MS 10000
 #define IO_MS      60000
+#define AGAIN_MAX  5 /* sessions that one question or small object may use up */
 
 /* --- stages ---------------------------------------------------------------------------------- */
 
@@ -280,6 +281,11 @@ int sl_client_session(struct sl_client *client, sl_deadline deadline, struct ses
                       struct sl_err *err)
 {
     return obtain(client, false, deadline, ret_session, err);
+}
+
+bool sl_client_again(int rc, unsigned *tries, sl_deadline deadline)
+{
+    return rc == SL_ERR_CLOSED && ++*tries < AGAIN_MAX && !sl_deadline_passed(deadline);
 }
 
 /* --- opening and closing --------------------------------------------------------------------- */

@@ -146,7 +146,8 @@ int sl_download_range(struct sl_download *download, uint32_t first, uint32_t cou
 int sl_download_next(struct sl_download *download, uint32_t *ret_block, const uint8_t **ret_bytes,
                      size_t *ret_count, sl_deadline deadline, struct sl_err *err);
 void sl_download_close(struct sl_download *download); /* NULL ok */
-/* A small object whole (at most `max` bytes); returns owned (sl_free), NUL added after the end. */
+/* A small object whole (at most `max` bytes); returns owned (sl_free), NUL added after the end. A
+ * session that is lost meanwhile is begun anew, here and in all that follows but verify. */
 int sl_client_fetch(struct sl_client *client, const char *name, size_t max, sl_deadline deadline,
                     char **ret_bytes, size_t *ret_count, struct sl_err *err);
 /* A small object from memory: begin, write, commit. */

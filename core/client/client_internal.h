@@ -268,6 +268,9 @@ struct sl_client {
 /* The current session, made if there is none; returns owned (session_unref). */
 int sl_client_session(struct sl_client *client, sl_deadline deadline, struct session **ret_session,
                       struct sl_err *err);
+/* Whether what failed with `rc` is to be done again, in a new session: what is small and whole in
+ * the caller's hands does not fail because a target was restarted. Counts in `*tries`, from 0. */
+bool sl_client_again(int rc, unsigned *tries, sl_deadline deadline);
 int sl_client_cancelled(const struct sl_client *client, struct sl_err *err);
 void sl_client_session_gone(struct sl_client *client);
 /* Until no session is left: its registered memory must be given back before more is registered. */

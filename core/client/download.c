@@ -552,8 +552,8 @@ void sl_download_close(struct sl_download *download)
 
 /* --- whole objects --------------------------------------------------------------------------- */
 
-int sl_client_fetch(struct sl_client *client, const char *name, size_t max, sl_deadline deadline,
-                    char **ret_bytes, size_t *ret_count, struct sl_err *err)
+static int fetch_once(struct sl_client *client, const char *name, size_t max, sl_deadline deadline,
+                      char **ret_bytes, size_t *ret_count, struct sl_err *err)
 {
     struct sl_download *download;
     struct sl_object_info info;
@@ -585,4 +585,15 @@ int sl_client_fetch(struct sl_client *client, const char *name, size_t max, sl_d
     *ret_bytes = whole;
     *ret_count = (size_t)info.length;
     return 0;
+}
+
+int sl_client_fetch(struct sl_client *client, const char *name, size_t max, sl_deadline deadline,
+                    char **ret_bytes, size_t *ret_count, struct sl_err *err)
+{
+    unsigned tries = 0;
+    int rc;
+    do
+        rc = fetch_once(client, name, max, deadline, ret_bytes, ret_count, err);
+    while (sl_client_again(rc, &tries, deadline));
+    return rc;
 }

@@ -74,14 +74,33 @@ static int copy_name(char *to, const char *name, struct sl_err *err)
     return 0;
 }
 
-static int ask(struct request *request, const struct sl_msg *msg, sl_deadline deadline,
-               struct sl_err *err)
+/* Asks once. `number` is where the message has the request's number. */
+static int ask_once(struct request *request, struct sl_msg *msg, uint32_t *number,
+                    sl_deadline deadline, struct sl_err *err)
 {
+    *number = request->number;
     pthread_mutex_lock(&request->session->lock);
     int rc = request_send(request, msg, err);
     if (!rc)
         rc = request_await(request, sl_client_session_io_deadline(request->session, deadline), err);
     pthread_mutex_unlock(&request->session->lock);
+    return rc;
+}
+
+/* Asks, in the session there is, and again in a new one when that was lost: all of these questions
+ * may be asked twice. The answer is in `*request`, which nothing else holds any more. */
+static int ask(struct sl_client *client, struct request *request, enum sl_msg_type expected,
+               struct sl_msg *msg, uint32_t *number, sl_deadline deadline, struct sl_err *err)
+{
+    unsigned tries = 0;
+    int rc;
+    do {
+        rc = request_begin(request, client, expected, deadline, err);
+        if (rc)
+            return rc;
+        rc = ask_once(request, msg, number, deadline, err);
+        request_end(request);
+    } while (sl_client_again(rc, &tries, deadline));
     return rc;
 }
 
@@ -94,15 +113,12 @@ int sl_client_stat(struct sl_client *client, const char *name, sl_deadline deadl
     struct request request;
     int rc = copy_name(msg.stat.name, name, err);
     if (!rc)
-        rc = request_begin(&request, client, SL_MSG_STATED, deadline, err);
+        rc = ask(client, &request, SL_MSG_STATED, &msg, &msg.stat.request, deadline, err);
     if (rc)
         return rc;
-    msg.stat.request = request.number;
-    rc = ask(&request, &msg, deadline, err);
-    request_end(&request);
     const struct sl_msg_stated *stated = &request.stated;
-    if (rc || !stated->exists)
-        return rc;
+    if (!stated->exists)
+        return 0;
     if (ret_info) {
         *ret_info = (struct sl_object_info){
             .length = stated->length, .created_ns = stated->created_ns, .digest = stated->digest};
@@ -116,12 +132,7 @@ int sl_client_space(struct sl_client *client, sl_deadline deadline, uint64_t *re
 {
     struct sl_msg msg = {.type = SL_MSG_SPACE};
     struct request request;
-    int rc = request_begin(&request, client, SL_MSG_SPACED, deadline, err);
-    if (rc)
-        return rc;
-    msg.space.request = request.number;
-    rc = ask(&request, &msg, deadline, err);
-    request_end(&request);
+    int rc = ask(client, &request, SL_MSG_SPACED, &msg, &msg.space.request, deadline, err);
     if (rc)
         return rc;
     *ret_free = request.spaced.free_bytes;
@@ -136,12 +147,7 @@ int sl_client_remove(struct sl_client *client, const char *name, sl_deadline dea
     struct request request;
     int rc = copy_name(msg.remove.name, name, err);
     if (!rc)
-        rc = request_begin(&request, client, SL_MSG_REMOVED, deadline, err);
-    if (rc)
-        return rc;
-    msg.remove.request = request.number;
-    rc = ask(&request, &msg, deadline, err);
-    request_end(&request);
+        rc = ask(client, &request, SL_MSG_REMOVED, &msg, &msg.remove.request, deadline, err);
     return rc;
 }
 
@@ -150,13 +156,8 @@ int sl_client_sweep(struct sl_client *client, uint64_t age_ns, sl_deadline deadl
 {
     struct sl_msg msg = {.type = SL_MSG_SWEEP};
     struct request request;
-    int rc = request_begin(&request, client, SL_MSG_SWEPT, deadline, err);
-    if (rc)
-        return rc;
-    msg.sweep.request = request.number;
     msg.sweep.age_ns = age_ns;
-    rc = ask(&request, &msg, deadline, err);
-    request_end(&request);
+    int rc = ask(client, &request, SL_MSG_SWEPT, &msg, &msg.sweep.request, deadline, err);
     if (!rc)
         *ret_removed = request.swept.removed;
     return rc;
@@ -195,13 +196,8 @@ int sl_client_list(struct sl_client *client, const char *folder, const char *aft
     msg.list.limit = LIST_LIMIT;
     bool more = true;
     while (!rc && more) {
-        struct request request;
-        rc = request_begin(&request, client, SL_MSG_LISTED, deadline, err);
-        if (rc)
-            return rc;
-        msg.list.request = request.number;
-        rc = ask(&request, &msg, deadline, err);
-        request_end(&request);
+        struct request request = {0};
+        rc = ask(client, &request, SL_MSG_LISTED, &msg, &msg.list.request, deadline, err);
         if (!rc)
             rc = visit_page(&request, msg.list.after, visit, arg, err);
         more = request.listed.more;

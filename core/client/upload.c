@@ -423,8 +423,8 @@ int sl_client_upload_stored(struct session *session, const struct sl_msg_stored 
     return 0;
 }
 
-int sl_client_put(struct sl_client *client, const char *name, const void *bytes, size_t count,
-                  sl_deadline deadline, struct sl_stored *ret_stored, struct sl_err *err)
+static int put_once(struct sl_client *client, const char *name, const void *bytes, size_t count,
+                    sl_deadline deadline, struct sl_stored *ret_stored, struct sl_err *err)
 {
     struct sl_upload *upload;
     int rc = sl_upload_begin(client, name, count, deadline, &upload, err);
@@ -436,4 +436,15 @@ int sl_client_put(struct sl_client *client, const char *name, const void *bytes,
         return rc;
     }
     return sl_upload_commit(upload, 0, deadline, ret_stored, err);
+}
+
+int sl_client_put(struct sl_client *client, const char *name, const void *bytes, size_t count,
+                  sl_deadline deadline, struct sl_stored *ret_stored, struct sl_err *err)
+{
+    unsigned tries = 0;
+    int rc;
+    do
+        rc = put_once(client, name, bytes, count, deadline, ret_stored, err);
+    while (sl_client_again(rc, &tries, deadline));
+    return rc;
 }
