@@ -10,6 +10,7 @@ flips=${SLUICE_BIT_FLIPS:-100}
 . "$SLUICE_ROOT/tests/support/cluster.sh"
 initdb_options=--wal-segsize=1 # small is quick, and every kind of byte is as likely
 new_cluster c1
+echo "compress-type = none" >>"$work/c1.conf" # segments of one size, for what is swapped below
 c1_psql -c "create table t as select i, md5(i::text) from generate_series(1, 5000) i"
 c1_sluice stanza-create >/dev/null
 c1_sluice backup >/dev/null
@@ -46,7 +47,7 @@ with open(path, "r+b") as f:
   status=0
   c1_sluice verify >"$work/verify.log" 2>&1 || status=$?
   [ $status != 0 ] || die "flip $i: verify misses bit $bit of byte $offset in $name"
-  grep -qF "$name" "$work/verify.log" || { cat "$work/verify.log"; die "flip $i: verify does not name $name"; }
+  grep -qF "${name#main/}" "$work/verify.log" || { cat "$work/verify.log"; die "flip $i: verify does not name $name"; }
   found=$((found + 1))
   if [ $((i % 4)) = 0 ]; then
     status=0
@@ -66,7 +67,7 @@ done
 say "$found of $flips flips found and named by verify; of $((refused + unread)) restores $refused refused and named it, $unread did not read it and were right"
 
 damage() { # WHAT FILE: after it was done to the file: verify must name it; then put back
-  local name=${2#"$repo"/}
+  local name=${2#"$repo/main/"}
   if c1_sluice verify >"$work/verify.log" 2>&1; then die "verify misses: $1 $name"; fi
   grep -qF "$name" "$work/verify.log" || { cat "$work/verify.log"; die "verify does not name: $1 $name"; }
   cp -p "$work/kept" "$2"
@@ -89,7 +90,7 @@ count=$((count + 2))
 cp -p "$wal" "$work/kept"; cp -p "$other_wal" "$work/kept-2"
 cp "$work/kept-2" "$wal"; cp "$work/kept" "$other_wal"
 c1_sluice verify >"$work/verify.log" 2>&1 && die "verify misses two swapped files"
-for file in "$wal" "$other_wal"; do grep -qF "${file#"$repo"/}" "$work/verify.log" || { cat "$work/verify.log"; die "verify does not name a swapped ${file#"$repo"/}"; }; done
+for file in "$wal" "$other_wal"; do grep -qF "${file#"$repo/main/"}" "$work/verify.log" || { cat "$work/verify.log"; die "verify does not name a swapped ${file#"$repo"/}"; }; done
 cp -p "$work/kept" "$wal"; cp -p "$work/kept-2" "$other_wal"
 # the end (footer and trailer) of one on the content of another of the same length, and the other way round
 tail_of() { # FILE: where its footer begins, from the last 4096 bytes (docs/repository.md)

@@ -132,6 +132,6 @@ say "after: $fds_after files, $((rss_after / 1024)) MiB"
 [ "$fds_after" -le $((fds_before + 3)) ] || { ls -l "/proc/$target_pid/fd"; die "files were left open"; }
 [ "$rss_after" -le $((rss_before + 24 * 1024)) ] || die "memory was not given back"
 "$tools/repo_check" "$work/repo" main "$honest_acks" 30000 >"$work/out" || { cat "$work/out"; die "the repository was damaged"; }
-find "$work/repo" -path '*hostile*' -type f ! -name mutated | grep . && die "a hostile object was stored"
+(cd "$work/repo" && find . -path '*hostile*' -type f ! -name mutated) | grep . && die "a hostile object was stored"
 stop_target "$target_pid"
 say "everything was refused"
