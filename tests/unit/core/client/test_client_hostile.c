@@ -1,5 +1,4 @@
 /* The client with a target that lies, errs or dawdles. */
-#include "core/base/alloc.h"
 #include "tests/unit/core/client/fake_target.h"
 
 #include <setjmp.h>
@@ -243,65 +242,6 @@ static bool says_bye(struct fake *fake, const struct sl_msg *msg)
     answer.bye.reason = 1;
     say(fake, &answer);
     return true;
-}
-
-/* A target that is restarted, twice, in the middle of what is small. */
-static bool leaves_twice(struct fake *fake, const struct sl_msg *msg)
-{
-    bool here = msg->type == SL_MSG_COMMIT || msg->type == SL_MSG_GET || msg->type == SL_MSG_SPACE;
-    if (!here || fake->counter == 2)
-        return false;
-    fake->counter++;
-    struct sl_msg answer = {.type = SL_MSG_BYE};
-    answer.bye.reason = 1;
-    say(fake, &answer);
-    return true;
-}
-
-static bool leaves_twice_then_has_space(struct fake *fake, const struct sl_msg *msg)
-{
-    if (leaves_twice(fake, msg))
-        return true;
-    if (msg->type != SL_MSG_SPACE)
-        return false;
-    struct sl_msg answer = {.type = SL_MSG_SPACED};
-    answer.spaced.request = msg->space.request;
-    answer.spaced.free_bytes = 5;
-    say(fake, &answer);
-    return true;
-}
-
-static int try_put(struct scene *scene)
-{
-    struct sl_stored stored;
-    return sl_client_put(scene->client, "x", "abc", 3, SOON, &stored, &scene->err);
-}
-
-static int try_space(struct scene *scene)
-{
-    uint64_t left, total;
-    int rc = sl_client_space(scene->client, SOON, &left, &total, &scene->err);
-    return rc ? rc : left == 5 ? 0 : SL_ERR_INTERNAL;
-}
-
-static int try_small_fetch(struct scene *scene)
-{
-    char *bytes = NULL;
-    size_t count = 0;
-    int rc = sl_client_fetch(scene->client, "x", 4 * MiB, SOON, &bytes, &count, &scene->err);
-    if (!rc)
-        assert_memory_equal(bytes, scene->fake.content, count);
-    sl_free(bytes);
-    return rc;
-}
-
-static void session_lost__small_things__done_again(void **state)
-{
-    (void)state;
-    struct sl_err err;
-    assert_int_equal(play(leaves_twice, try_put, &err), 0);
-    assert_int_equal(play(leaves_twice, try_small_fetch, &err), 0);
-    assert_int_equal(play(leaves_twice_then_has_space, try_space, &err), 0);
 }
 
 static void errors_of_a_target__reach_the_caller(void **state)
@@ -787,7 +727,6 @@ int main(void)
         cmocka_unit_test(honest__upload_and_fetch__good),
         cmocka_unit_test(slots__by_use__one_direction_each),
         cmocka_unit_test(lies_about_uploads__protocol_and_a_new_session),
-        cmocka_unit_test(session_lost__small_things__done_again),
         cmocka_unit_test(errors_of_a_target__reach_the_caller),
         cmocka_unit_test(reads_that_go_wrong__damage_is_named_and_never_given_out),
         cmocka_unit_test(lies_about_reads__protocol_and_a_new_session),
