@@ -48,7 +48,7 @@ caught() { # NAME FS OPTION…
   local name=$1 fs=$2
   shift 2
   say "$fs without the $name:"
-  ! in_loop "$fs-${name// /-}" "$fs" 4 "$@" || die "$fs: a build without the $name passed: the test is blind to it"
+  ! in_loop "$fs-${name//[^a-z]/-}" "$fs" 4 "$@" || die "$fs: a build without the $name passed: the test is blind to it"
 }
 . "$SLUICE_ROOT/tests/lab/lib.sh"
 winner=$lab_winner_faults
