@@ -54,6 +54,26 @@ lab_wait() {
   done
 }
 
+# lab_daemon CERTIFICATE ADDRESS PORT FAULTS: a sluiced for /mnt/d/repo, with the keys in /tmp/pki, in the
+# background ($!), listening when this returns; without that it is the caller's `trouble`.
+lab_daemon() {
+  cat >"/tmp/sluiced-$3.conf" <<CONF
+[global]
+repo-path = /mnt/d/repo
+listen-address = $2
+port = $3
+transport = tcp
+tls-cert = /tmp/pki/$1.crt
+tls-key = /tmp/pki/$1.key
+tls-ca = /tmp/pki/ca.crt
+[main]
+clients = db1
+CONF
+  : >"/tmp/sluiced-$3.log" # an earlier one said "listening" there
+  SLUICE_FAULT=$4 "$SLUICE_BUILD/bin/sluiced" --config "/tmp/sluiced-$3.conf" >"/tmp/sluiced-$3.log" 2>&1 &
+  lab_wait 50 grep -q listening "/tmp/sluiced-$3.log" || { cat "/tmp/sluiced-$3.log"; trouble "sluiced did not start"; }
+}
+
 # Two daemons on one repository get one object at once, and the loser answers before the winner has
 # synced: no clock decides, both are stopped where it matters. Give them these faults, and run
 # lab_loser WINNER_PID LOSER_PID FOLDER in the background: when both have their bytes on the disk, the

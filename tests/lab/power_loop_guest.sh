@@ -18,23 +18,7 @@ cable() { # NUMBER: the same hardware address after each boot
   ip link set vec0 address "02:00:0a:63:00:0$1" && ip address add "10.99.0.$1/24" dev vec0 && ip link set vec0 mtu 9000 up
 }
 
-daemon() { # PORT FAULTS
-  cat >"/tmp/sluiced-$1.conf" <<CONF
-[global]
-repo-path = /mnt/d/repo
-listen-address = 10.99.0.2
-port = $1
-transport = tcp
-tls-cert = /tmp/pki/target.crt
-tls-key = /tmp/pki/target.key
-tls-ca = /tmp/pki/ca.crt
-[main]
-clients = db1
-CONF
-  : >"/tmp/sluiced-$1.log" # an earlier one said "listening" there
-  SLUICE_FAULT=$2 "$SLUICE_BUILD/bin/sluiced" --config "/tmp/sluiced-$1.conf" >"/tmp/sluiced-$1.log" 2>&1 &
-  lab_wait 50 grep -q listening "/tmp/sluiced-$1.log" || { cat "/tmp/sluiced-$1.log"; trouble "sluiced did not start"; }
-}
+daemon() { lab_daemon target 10.99.0.2 "$@"; }
 
 target() { # N PRUNE SERVE
   local status=0

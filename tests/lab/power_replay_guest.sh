@@ -14,24 +14,7 @@ mkdir -p /mnt/d /mnt/c
 case $fs in ext4 | xfs) ;; *) trouble "$fs?" ;; esac
 cp -r pki /tmp/pki && chmod 600 /tmp/pki/*.key
 
-daemon() { # PORT FAULTS: sets pid
-  cat >"/tmp/sluiced-$1.conf" <<CONF
-[global]
-repo-path = /mnt/d/repo
-listen-address = 127.0.0.1
-port = $1
-transport = tcp
-tls-cert = /tmp/pki/localhost.crt
-tls-key = /tmp/pki/localhost.key
-tls-ca = /tmp/pki/ca.crt
-[main]
-clients = db1
-CONF
-  : >"/tmp/sluiced-$1.log" # an earlier one said "listening" there
-  SLUICE_FAULT=$2 "$SLUICE_BUILD/bin/sluiced" --config "/tmp/sluiced-$1.conf" >"/tmp/sluiced-$1.log" 2>&1 &
-  pid=$!
-  lab_wait 50 grep -q listening "/tmp/sluiced-$1.log" || { cat "/tmp/sluiced-$1.log"; trouble "sluiced did not start"; }
-}
+daemon() { lab_daemon localhost 127.0.0.1 "$@"; pid=$!; }
 
 load() { # COUNT THREADS [HOST2]
   "$tools/archive_load" --stanza main --ack /tmp/ack --count "$1" --bytes $bytes --threads "$2" --host localhost:7430 \
