@@ -149,13 +149,14 @@ case_loss() {
   pushed_is_there
 }
 
-# --- the cable out for a moment: lanes are replaced ----------------------------------------------
+# --- nothing gets through for a moment: lanes are replaced ---------------------------------------
+# Packets vanish; with the link down instead, Soft-RoCE would make no more connections (new_device).
 case_blip() {
   run backup rdma backup
   middle backup tx 12
-  link_off
+  tc qdisc add dev cable root netem loss 100%
   sleep 4
-  link_on
+  tc qdisc del dev cable root
   ended backup 200 0
   said backup 'lane [0-9]+|session is over'
   target_said 'lane [0-9]+ is down'
