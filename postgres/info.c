@@ -4,6 +4,7 @@
 #include "core/base/alloc.h"
 #include "core/base/json.h"
 #include "core/base/log.h"
+#include "core/cli/stream.h"
 #include "postgres/backup_folder.h"
 #include "postgres/catalog.h"
 #include "postgres/commands.h"
@@ -36,6 +37,7 @@ struct listing {
     const struct sl_invocation *invocation;
     struct sl_client *client;
     json_t *backups, *archives; /* arrays; borrowed */
+    json_t *streams;            /* array, owned; NULL: not asked for */
     uint64_t system_id;         /* of the archive being listed */
     int broken;
 };
@@ -141,7 +143,7 @@ static int gather(struct listing *l, struct sl_pg_repository *repository, struct
         l->system_id = strtoull(repository->stanza.lives[i].id, NULL, 10);
         rc = sl_pg_wal_ranges(repository->client, l->system_id, 0, add_range, l, deadline, err);
     }
-    return rc;
+    return rc ? rc : sl_stream_list(repository->client, deadline, &l->streams, err);
 }
 
 static json_t *lives(const struct sl_stanza *stanza)
@@ -249,6 +251,7 @@ static void print_stanza(const json_t *stanza)
                text_at(one, "system-id", NULL));
     json_array_foreach(json_object_get(stanza, "archive"), i, one) print_archive(one);
     json_array_foreach(json_object_get(stanza, "backup"), i, one) print_backup(one);
+    sl_stream_print(json_object_get(stanza, "stream"));
 }
 
 /* --- the command -------------------------------------------------------------------------------
@@ -267,6 +270,7 @@ static int show(struct sl_invocation *invocation, struct sl_pg_repository *repos
     if (rc) {
         json_decref(l.backups);
         json_decref(l.archives);
+        json_decref(l.streams);
         return rc;
     }
     if (status == STATUS_OK && !json_array_size(l.backups))
@@ -275,6 +279,8 @@ static int show(struct sl_invocation *invocation, struct sl_pg_repository *repos
         status = STATUS_OTHER;
     json_t *stanza = describe(invocation, repository, l.backups, l.archives, status);
     if (!stanza)
+        json_decref(l.streams);
+    if (!stanza || (l.streams && json_object_set_new(stanza, "stream", l.streams)))
         return sl_err_set(err, SL_ERR_NO_MEMORY, "out of memory");
     if (!invocation->json)
         print_stanza(stanza);

@@ -26,6 +26,8 @@ const char **sl_command_names(const struct sl_engine *engine);
 
 /* The commands themselves. */
 int sl_cli_verify(struct sl_invocation *invocation, struct sl_err *err);
+int sl_cli_push(struct sl_invocation *invocation, struct sl_err *err);
+int sl_cli_pull(struct sl_invocation *invocation, struct sl_err *err);
 int sl_cli_cert(struct sl_invocation *invocation, struct sl_err *err);
 int sl_cli_version(struct sl_invocation *invocation, struct sl_err *err);
 

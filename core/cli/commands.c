@@ -17,6 +17,32 @@ const struct sl_command sl_core_commands[] = {
          "name; the exit status is 26 then.",
      .needs_stanza = true,
      .run = sl_cli_verify},
+    {.name = "push",
+     .args = "NAME [NUMBER] [-- COMMAND…]",
+     .args_min = 1,
+     .args_max = 2,
+     .summary = "store standard input, or a command's output, as a stream",
+     .description =
+         "NAME is 1 to 200 of A-Z a-z 0-9 . _ + = @ : - and does not begin with a dot; with NUMBER "
+         "(one of several parallel streams) the stream is NAME.NUMBER. It appears under its name, "
+         "whole and durable, after the end of the input, or not at all. A pipe does not tell "
+         "whether the program at its other side failed: with COMMAND that program is run here, "
+         "and its output is kept only if it ended with status 0. A name that is taken is refused, "
+         "unless the content is the same. Empty input is refused.",
+     .needs_stanza = true,
+     .takes_program = true,
+     .run = sl_cli_push},
+    {.name = "pull",
+     .args = "NAME [NUMBER]",
+     .args_min = 1,
+     .args_max = 2,
+     .summary = "write a stream to standard output",
+     .description = "Every block is checked before it is written. With any other status than 0 "
+                    "what was written is not the whole stream.",
+     .needs_stanza = true,
+     .reads = true,
+     .prints_data = true,
+     .run = sl_cli_pull},
     {.name = "cert",
      .args = "init DIR | issue NAME",
      .args_min = 2,

@@ -258,6 +258,17 @@ static int read_options(struct cli *cli, struct sl_err *err)
     return 0;
 }
 
+/* "-- COMMAND…" is not for the option parser. */
+static void take_program(struct cli *cli)
+{
+    for (int i = 0; cli->command->takes_program && i < cli->rest_count; i++) {
+        if (strcmp(cli->rest[i], "--") != 0)
+            continue;
+        cli->invocation.program = (const char *const *)(cli->rest + i + 1);
+        cli->rest_count = i;
+    }
+}
+
 /* Everything before the command runs. */
 static int prepare(struct cli *cli, struct sl_err *err)
 {
@@ -273,7 +284,10 @@ static int prepare(struct cli *cli, struct sl_err *err)
         return rc;
     cli->command = sl_command_find(cli->engine, cli->word);
     cli->invocation.command = cli->command;
-    return cli->command ? 0 : unknown_command(cli, err);
+    if (!cli->command)
+        return unknown_command(cli, err);
+    take_program(cli);
+    return 0;
 }
 
 /* --- running -----------------------------------------------------------------------------------
@@ -358,7 +372,8 @@ static int finish(struct cli *cli, int rc, struct sl_err *err)
     if (rc && !err->code)
         sl_err_set(err, rc, "%s", sl_code_text(rc));
     sl_output_hint(err);
-    bool json = cli->invocation.json && !cli->want_help && !cli->want_version &&
+    bool data = cli->command && cli->command->prints_data;
+    bool json = cli->invocation.json && !cli->want_help && !cli->want_version && !data &&
                 (rc || cli->invocation.result);
     struct sl_err output_err = {0};
     if (json)

@@ -115,6 +115,9 @@ int sl_upload_advance(struct sl_upload *upload, size_t filled, struct sl_err *er
 /* The same by copying. */
 int sl_upload_write(struct sl_upload *upload, const void *bytes, size_t count, struct sl_err *err);
 uint64_t sl_upload_length(const struct sl_upload *upload); /* bytes so far */
+/* May it still become an object? 0, or why not (a lost session, the target's complaint): for who
+ * waits long for the next bytes. Does not block. */
+int sl_upload_check(struct sl_upload *upload, struct sl_err *err);
 /* Publish; blocks until STORED. The last `index_bytes` are an index. Frees the upload in any
  * case. SL_ERR_EXISTS: the name holds other content; the message has both digests. */
 int sl_upload_commit(struct sl_upload *upload, uint64_t index_bytes, sl_deadline deadline,

@@ -149,6 +149,15 @@ static int check(struct sl_upload *upload, struct sl_err *err)
     return rc ? rc : sl_client_object_error(&upload->object, err);
 }
 
+int sl_upload_check(struct sl_upload *upload, struct sl_err *err)
+{
+    struct session *session = upload->object.session;
+    pthread_mutex_lock(&session->lock);
+    int rc = check(upload, err);
+    pthread_mutex_unlock(&session->lock);
+    return rc;
+}
+
 static int need_slot(struct sl_upload *upload, struct sl_err *err)
 {
     struct session *session = upload->object.session;
@@ -166,14 +175,11 @@ static int need_slot(struct sl_upload *upload, struct sl_err *err)
 
 static int open_block(struct sl_upload *upload, struct sl_err *err)
 {
-    struct session *session = upload->object.session;
     if (upload->blocks == SL_OBJECT_BLOCKS_MAX)
         return sl_err_set(err, SL_ERR_LIMIT, "\"%s\" is longer than an object can be (1 TiB)",
                           upload->object.name);
     if (upload->buffer) {
-        pthread_mutex_lock(&session->lock);
-        int rc = check(upload, err);
-        pthread_mutex_unlock(&session->lock);
+        int rc = sl_upload_check(upload, err);
         if (rc)
             return rc;
         upload->at = upload->buffer;
@@ -181,7 +187,7 @@ static int open_block(struct sl_upload *upload, struct sl_err *err)
     }
     int rc = need_slot(upload, err);
     if (!rc)
-        upload->at = sl_client_slot_memory(&session->slots, upload->slot);
+        upload->at = sl_client_slot_memory(&upload->object.session->slots, upload->slot);
     return rc;
 }
 

@@ -22,7 +22,7 @@
 #include <jansson.h>
 #include <stdint.h>
 
-#define SL_ENGINE_ABI 1
+#define SL_ENGINE_ABI 2
 
 struct sl_command;
 
@@ -32,6 +32,7 @@ struct sl_invocation {
     const struct sl_options *options;
     const char *const *args; /* positional */
     int arg_count;
+    const char *const *program; /* what follows "--", NULL-terminated; NULL unless takes_program */
     const char *stanza; /* chosen: given, or the config's only one, or by the folder; or NULL */
     const char *config_path;      /* that was read, or NULL */
     bool json;                    /* --output=json */
@@ -46,7 +47,9 @@ struct sl_command {
     const char *summary;     /* one line */
     const char *description; /* for the man page, may be NULL */
     bool needs_stanza;
-    bool reads; /* it mostly reads from the repository: see enum sl_client_use */
+    bool reads;         /* it mostly reads from the repository: see enum sl_client_use */
+    bool takes_program; /* "-- COMMAND…" may follow: see sl_invocation.program */
+    bool prints_data;   /* standard output is a stream: neither text nor JSON goes there */
     int (*run)(struct sl_invocation *invocation, struct sl_err *err);
     /* Exit status for `code` (negative) where the engine's contract differs from
      * sl_code_exit(); NULL: that. Also called for errors before run() (bad option or file):
