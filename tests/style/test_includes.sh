@@ -25,8 +25,10 @@ allow core/client core/base core/wire core/object core/transport core/session
 allow core/target core/base core/wire core/object core/transport core/store core/repo core/session
 allow core/cli core/base core/wire core/object core/transport core/store core/repo core/session \
   core/plugin core/client core/target
-allow postgres core/base core/wire core/object core/repo core/client core/plugin core/cli core/session core/transport
-if grep -rnE '#include <(infiniband|rdma)/' core postgres | grep -v '^core/verbs/'; then
+for engine in postgres mysql; do
+  allow $engine core/base core/wire core/object core/repo core/client core/plugin core/cli core/session core/transport
+done
+if grep -rnE '#include <(infiniband|rdma)/' core postgres mysql | grep -v '^core/verbs/'; then
   echo "only core/verbs may include verbs headers"
   bad=1
 fi
