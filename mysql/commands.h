@@ -1,0 +1,11 @@
+/* The commands of this engine. */
+#ifndef SL_MYSQL_COMMANDS_H
+#define SL_MYSQL_COMMANDS_H
+
+#include "core/plugin/engine.h"
+
+int sl_my_stanza_create(struct sl_invocation *invocation, struct sl_err *err);
+int sl_my_backup(struct sl_invocation *invocation, struct sl_err *err);
+int sl_my_info(struct sl_invocation *invocation, struct sl_err *err);
+
+#endif

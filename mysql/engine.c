@@ -1,0 +1,80 @@
+/* The engine "mysql": its commands and options. */
+#include "mysql/commands.h"
+
+static const struct sl_command commands[] = {
+    {.name = "stanza-create",
+     .args = "",
+     .summary = "say whose backups the stanza will hold",
+     .description = "Asks the server who it is. The same server again is success; another one is "
+                    "refused. Makes the repository if need be.",
+     .needs_stanza = true,
+     .run = sl_my_stanza_create},
+    {.name = "backup",
+     .args = "",
+     .summary = "back up a running server",
+     .description =
+         "Runs mariadb-backup (or my-backup-command) with --stream=xbstream and stores its stream, "
+         "whose chunks and checksums are looked at as it passes. The backup exists only if the "
+         "tool ended with status 0, said \"completed OK!\", every chunk was whole and every file "
+         "had its end.",
+     .needs_stanza = true,
+     .run = sl_my_backup},
+    {.name = "info",
+     .args = "",
+     .summary = "backups and streams in the repository",
+     .needs_stanza = true,
+     .reads = true,
+     .run = sl_my_info},
+    {.name = NULL},
+};
+
+static const struct sl_option options[] = {
+    {.name = "my-defaults-file",
+     .type = SL_OPTION_STRING,
+     .value_name = "FILE",
+     .commands = "stanza-create backup",
+     .group = "MariaDB or MySQL server",
+     .help = "file with a [client] section: user, password, TLS; the only place for a password "
+             "(default: the files that the server's own clients read)"},
+    {.name = "my-host",
+     .type = SL_OPTION_STRING,
+     .value_name = "HOST",
+     .commands = "stanza-create backup",
+     .help = "host name of the server; a backup needs its data directory on this host"},
+    {.name = "my-port",
+     .type = SL_OPTION_INT,
+     .value_name = "PORT",
+     .min = 1,
+     .max = 65535,
+     .commands = "stanza-create backup",
+     .help = "port of the server"},
+    {.name = "my-socket",
+     .type = SL_OPTION_STRING,
+     .value_name = "FILE",
+     .commands = "stanza-create backup",
+     .help = "socket of the server"},
+    {.name = "my-user",
+     .type = SL_OPTION_STRING,
+     .value_name = "NAME",
+     .commands = "stanza-create backup",
+     .help = "user to connect as"},
+    {.name = "my-backup-command",
+     .type = SL_OPTION_STRING,
+     .value_name = "COMMAND",
+     .default_text = "mariadb-backup",
+     .commands = "backup",
+     .group = "Backup and restore",
+     .help = "backup tool and further options of it, separated by spaces (no quotes): "
+             "\"mariadb-backup --parallel=4\", \"xtrabackup\"; connection, --backup, "
+             "--stream=xbstream and --target-dir are added"},
+    {.name = NULL},
+};
+
+extern const struct sl_engine sluice_engine;
+__attribute__((visibility("default"))) const struct sl_engine sluice_engine = {
+    .abi = SL_ENGINE_ABI,
+    .name = "mysql",
+    .title = "MariaDB and MySQL",
+    .commands = commands,
+    .options = options,
+};
