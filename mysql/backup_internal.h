@@ -8,8 +8,9 @@
 #include "mysql/server.h"
 #include "mysql/xbstream.h"
 
-#define SL_MY_STREAM_ENTRY "xbstream" /* the manifest's one entry, and the last part of its pack   \
-                                       */
+#define SL_MY_STREAM_ENTRY                                                                         \
+    "xbstream" /* the manifest's one entry, and the last part of its pack                          \
+                */
 
 struct sl_my_backup {
     struct sl_invocation *invocation;

@@ -7,6 +7,7 @@
 # account sluice/secret that may do what docs/mysql.md says; sets NAME_data, NAME_socket, NAME_pid and
 # NAME_defaults (the defaults file that holds the password) and the function NAME_sql.
 my_home=${SLUICE_MY_HOME:-}
+export -n SLUICE_MY_HOME # to sluice it would be an option
 [ -z "$my_home" ] || export PATH="$my_home/bin:$my_home/usr/sbin:$PATH"
 command -v mariadbd >/dev/null || export PATH=$PATH:/usr/sbin
 my_basedir=() my_plugins=()
