@@ -164,10 +164,11 @@ static int run(struct tool *t, struct sl_upload *upload, struct sl_err *err)
 {
     struct sl_my_backup *b = t->backup;
     struct words words = {0};
-    struct sl_child child = {.out_fd = -1, .err_fd = -1};
+    struct sl_child child = {.in_fd = -1, .out_fd = -1, .err_fd = -1};
     int rc = make_words(t, &words, err);
     if (!rc)
-        rc = sl_child_start((const char *const *)words.items, true, &child, err);
+        rc = sl_child_start((const char *const *)words.items, SL_CHILD_OUT | SL_CHILD_ERR, &child,
+                            err);
     words_fini(&words);
     if (rc)
         return rc;

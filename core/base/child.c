@@ -19,15 +19,48 @@
 
 extern char **environ;
 
-static void close_pair(const int fds[2])
+/* The child's end and ours of its standard input, output, error. */
+struct pipes {
+    int theirs[3], ours[3];
+};
+
+static void close_all(int fds[3])
 {
-    for (size_t i = 0; i < 2; i++)
+    for (size_t i = 0; i < 3; i++) {
         if (fds[i] >= 0)
             close(fds[i]);
+        fds[i] = -1;
+    }
+}
+
+static int make_pipes(unsigned wanted, struct pipes *p)
+{
+    int sys = sl_fault("child.pipe");
+    for (int i = 0; !sys && i < 3; i++) {
+        int fds[2];
+        if (!(wanted & 1u << i))
+            continue;
+        if (pipe2(fds, O_CLOEXEC)) {
+            sys = errno;
+        } else {
+            p->theirs[i] = fds[i ? 1 : 0];
+            p->ours[i] = fds[i ? 0 : 1];
+        }
+    }
+    return sys;
+}
+
+static int add_pipes(posix_spawn_file_actions_t *actions, const struct pipes *p)
+{
+    int sys = 0;
+    for (int i = 0; !sys && i < 3; i++)
+        if (p->theirs[i] >= 0)
+            sys = posix_spawn_file_actions_adddup2(actions, p->theirs[i], i);
+    return sys;
 }
 
 /* SIGPIPE is ignored and stop's handlers stand: neither is the child's business. */
-static int spawn(const char *const *argv, int out, int err_fd, pid_t *ret_pid)
+static int spawn(const char *const *argv, const struct pipes *p, pid_t *ret_pid)
 {
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
@@ -42,9 +75,7 @@ static int spawn(const char *const *argv, int out, int err_fd, pid_t *ret_pid)
     }
     sigemptyset(&none);
     sigfillset(&all);
-    sys = posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);
-    if (!sys && err_fd >= 0)
-        sys = posix_spawn_file_actions_adddup2(&actions, err_fd, STDERR_FILENO);
+    sys = add_pipes(&actions, p);
     if (!sys)
         sys = posix_spawnattr_setsigmask(&attributes, &none);
     if (!sys)
@@ -59,33 +90,30 @@ static int spawn(const char *const *argv, int out, int err_fd, pid_t *ret_pid)
     return sys;
 }
 
-int sl_child_start(const char *const *argv, bool with_err, struct sl_child *ret_child,
+int sl_child_start(const char *const *argv, unsigned wanted, struct sl_child *ret_child,
                    struct sl_err *err)
 {
-    int out[2] = {-1, -1}, errors[2] = {-1, -1};
-    struct sl_child child = {.out_fd = -1, .err_fd = -1};
+    struct pipes p = {{-1, -1, -1}, {-1, -1, -1}};
+    struct sl_child child = {0};
     snprintf(child.name, sizeof child.name, "%s", argv[0]);
-    int sys = sl_fault("child.pipe");
-    if (sys || pipe2(out, O_CLOEXEC) || (with_err && pipe2(errors, O_CLOEXEC))) {
-        int code =
-            sl_err_sys(err, SL_ERR_LIMIT, sys ? sys : errno, "could not make a pipe to a program");
-        close_pair(out);
-        return code;
+    int rc = 0, sys = make_pipes(wanted, &p);
+    if (sys)
+        rc = sl_err_sys(err, SL_ERR_LIMIT, sys, "could not make a pipe to a program");
+    if (!rc) {
+        sys = sl_fault("child.spawn");
+        if (!sys)
+            sys = spawn(argv, &p, &child.pid);
+        if (sys)
+            rc = sl_err_sys(err, SL_ERR_OPEN, sys, "could not start \"%s\"", child.name);
     }
-    sys = sl_fault("child.spawn");
-    if (!sys)
-        sys = spawn(argv, out[1], errors[1], &child.pid);
-    close(out[1]);
-    if (with_err)
-        close(errors[1]);
-    if (sys) {
-        close(out[0]);
-        if (with_err)
-            close(errors[0]);
-        return sl_err_sys(err, SL_ERR_OPEN, sys, "could not start \"%s\"", child.name);
+    close_all(p.theirs);
+    if (rc) {
+        close_all(p.ours);
+        return rc;
     }
-    child.out_fd = out[0];
-    child.err_fd = errors[0];
+    child.in_fd = p.ours[0];
+    child.out_fd = p.ours[1];
+    child.err_fd = p.ours[2];
     *ret_child = child;
     return 0;
 }
@@ -124,11 +152,13 @@ static int reap(struct sl_child *child)
 
 static void close_pipes(struct sl_child *child)
 {
+    if (child->in_fd >= 0)
+        close(child->in_fd);
     if (child->out_fd >= 0)
         close(child->out_fd);
     if (child->err_fd >= 0)
         close(child->err_fd);
-    child->out_fd = child->err_fd = -1;
+    child->in_fd = child->out_fd = child->err_fd = -1;
 }
 
 int sl_child_wait(struct sl_child *child, sl_deadline deadline, struct sl_err *err)

@@ -15,14 +15,20 @@
 
 struct sl_child {
     pid_t pid;  /* 0: none, or ended and waited for */
+    int in_fd;  /* its standard input, if wanted; close it (and set -1) to end that; -1 */
     int out_fd; /* its standard output; -1 */
     int err_fd; /* its standard error, if wanted; -1 */
     char name[64];
 };
 
-/* `argv` is NULL-terminated; argv[0] is looked for in PATH unless it holds a slash. SL_ERR_OPEN
+#define SL_CHILD_IN  0x1u /* its standard input comes from here */
+#define SL_CHILD_OUT 0x2u /* its standard output is read here */
+#define SL_CHILD_ERR 0x4u
+
+/* `wanted` says which of its streams are pipes to here; the others are this process's own.
+ * `argv` is NULL-terminated; argv[0] is looked for in PATH unless it holds a slash. SL_ERR_OPEN
  * when there is no such program. Released with sl_child_wait() or sl_child_kill(). */
-int sl_child_start(const char *const *argv, bool with_err, struct sl_child *ret_child,
+int sl_child_start(const char *const *argv, unsigned wanted, struct sl_child *ret_child,
                    struct sl_err *err);
 /* Waits for its end. 0 when it ended with status 0; SL_ERR_READ names another status, or the signal
  * that it died of; SL_ERR_TIMEOUT and SL_ERR_CANCELLED leave it running. */

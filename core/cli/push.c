@@ -50,12 +50,12 @@ static int ask(const struct push *p, struct sl_err *err)
 static int fill(const struct push *p, struct sl_upload *upload, struct sl_err *err)
 {
     const char *const *program = p->invocation->program;
-    struct sl_child child = {.out_fd = -1, .err_fd = -1};
+    struct sl_child child = {.in_fd = -1, .out_fd = -1, .err_fd = -1};
     struct sl_stream_source source = {.fd = STDIN_FILENO,
                                       .side_fd = -1,
                                       .close_ms = p->timeout_ms,
                                       .progress = p->invocation->progress};
-    int rc = program ? sl_child_start(program, false, &child, err) : 0;
+    int rc = program ? sl_child_start(program, SL_CHILD_OUT, &child, err) : 0;
     if (rc)
         return rc;
     if (program)

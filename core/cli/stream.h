@@ -36,6 +36,20 @@ struct sl_stream_source {
 int sl_stream_copy(const struct sl_stream_source *source, struct sl_upload *upload,
                    struct sl_err *err);
 
+/* Where a stream goes to. */
+struct sl_stream_sink {
+    int fd;
+    const char *what;    /* "standard output", for messages */
+    unsigned timeout_ms; /* without a block from the target; a slow reader is no failure */
+    struct sl_progress *progress;
+};
+
+/* Writes an object (whose digest is `expect`, if not NULL) from its first byte to its last; only
+ * blocks that were checked. A stop ends it, also while the reader is slow (of a pipe). SL_ERR_WRITE
+ * when the reader is gone. Does not close sink->fd. */
+int sl_stream_write(const struct sl_stream_sink *sink, struct sl_client *client, const char *object,
+                    const struct sl_id *expect, struct sl_err *err);
+
 /* Checks that the stanza is in the repository: streams of a mistyped one would go astray. */
 int sl_stream_stanza(struct sl_client *client, const char *stanza, sl_deadline deadline,
                      struct sl_err *err);
