@@ -1,9 +1,9 @@
 /* Running mariadb-backup (or what my-backup-command names) and storing its stream. The tool's word
  * alone is not believed, nor is its stream alone: see backup_internal.h. */
 #include "core/base/alloc.h"
-#include "core/base/log.h"
 #include "core/cli/stream.h"
 #include "mysql/backup_internal.h"
+#include "mysql/said.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -11,9 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define WORDS_MAX  64
-#define LINE_BYTES 512
-#define DONE       "completed OK!"
+#define WORDS_MAX 64
 
 static const char *const kept[] = {"xtrabackup_info", "mariadb_backup_info",
                                    "xtrabackup_binlog_info", "mariadb_backup_binlog_info", NULL};
@@ -22,8 +20,7 @@ struct tool {
     struct sl_my_backup *backup;
     struct sl_my_xbstream *xbstream;
     char folder[64]; /* an empty one: the tool wants --target-dir also when it streams */
-    char line[LINE_BYTES], last[LINE_BYTES], complaint[LINE_BYTES];
-    size_t line_bytes;
+    struct sl_my_said said;
 };
 
 /* --- its command line -------------------------------------------------------------------------
@@ -87,27 +84,10 @@ static int make_words(const struct tool *t, struct words *w, struct sl_err *err)
 /* --- what it says -----------------------------------------------------------------------------
  */
 
-static void end_line(struct tool *t)
-{
-    t->line[t->line_bytes] = '\0';
-    t->line_bytes = 0;
-    if (!t->line[strspn(t->line, " \t\r")])
-        return;
-    memcpy(t->last, t->line, sizeof t->last);
-    if (strstr(t->line, "rror") || strstr(t->line, "ERROR") || strstr(t->line, "FATAL"))
-        memcpy(t->complaint, t->line, sizeof t->complaint);
-    sl_log(SL_LOG_DETAIL, "mysql", "%s", t->line);
-}
-
 static void take_text(void *arg, const char *text, size_t count)
 {
     struct tool *t = arg;
-    for (size_t i = 0; i < count; i++) {
-        if (text[i] == '\n')
-            end_line(t);
-        else if (t->line_bytes + 1 < sizeof t->line)
-            t->line[t->line_bytes++] = text[i];
-    }
+    sl_my_said_take(&t->said, text, count);
 }
 
 static int take_bytes(void *arg, const void *bytes, size_t count, struct sl_err *err)
@@ -119,23 +99,6 @@ static int take_bytes(void *arg, const void *bytes, size_t count, struct sl_err 
 /* --- running it --------------------------------------------------------------------------------
  */
 
-static bool said_done(const struct tool *t)
-{
-    size_t length = strlen(t->last), done = strlen(DONE);
-    while (length && strchr(" \t\r", t->last[length - 1]))
-        length--;
-    return length >= done && memcmp(t->last + length - done, DONE, done) == 0;
-}
-
-/* What it said, if it failed or is not to be believed. */
-static int blame(const struct tool *t, int code, struct sl_err *err)
-{
-    const char *said = t->complaint[0] ? t->complaint : t->last;
-    if (code && said[0] && !(err && err->hint[0]))
-        sl_err_hint(err, "it said: %.300s", said);
-    return code;
-}
-
 static const char *kept_of(const struct tool *t, const char *one, const char *other)
 {
     const char *content = sl_my_xbstream_kept(t->xbstream, one);
@@ -146,11 +109,9 @@ static const char *kept_of(const struct tool *t, const char *one, const char *ot
 static int judge(struct tool *t, struct sl_err *err)
 {
     struct sl_my_backup *b = t->backup;
-    if (!said_done(t))
-        return sl_err_set(err, SL_ERR_READ,
-                          "the backup tool ended with status 0, but did not say "
-                          "\"" DONE "\"");
-    int rc = sl_my_xbstream_end(t->xbstream, err);
+    int rc = sl_my_said_done(&t->said, err);
+    if (!rc)
+        rc = sl_my_xbstream_end(t->xbstream, err);
     if (rc)
         return rc;
     const char *info = kept_of(t, kept[0], kept[1]);
@@ -180,12 +141,11 @@ static int run(struct tool *t, struct sl_upload *upload, struct sl_err *err)
                                       .arg = t,
                                       .progress = b->invocation->progress};
     rc = sl_stream_copy(&source, upload, err);
-    if (t->line_bytes)
-        end_line(t);
+    sl_my_said_end(&t->said);
     if (!rc)
         rc = sl_child_wait(&child, sl_deadline_in_ms(b->timeout_ms), err);
     sl_child_kill(&child);
-    return blame(t, rc ? rc : judge(t, err), err);
+    return sl_my_said_blame(&t->said, rc ? rc : judge(t, err), err);
 }
 
 static int store(struct tool *t, struct sl_err *err)

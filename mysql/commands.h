@@ -6,6 +6,7 @@
 
 int sl_my_stanza_create(struct sl_invocation *invocation, struct sl_err *err);
 int sl_my_backup(struct sl_invocation *invocation, struct sl_err *err);
+int sl_my_restore(struct sl_invocation *invocation, struct sl_err *err);
 int sl_my_info(struct sl_invocation *invocation, struct sl_err *err);
 
 #endif

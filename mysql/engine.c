@@ -19,6 +19,16 @@ static const struct sl_command commands[] = {
          "had its end.",
      .needs_stanza = true,
      .run = sl_my_backup},
+    {.name = "restore",
+     .args = "",
+     .summary = "restore a backup into an empty folder",
+     .description =
+         "Extracts and prepares the newest backup, or --set, beside --datadir, and gives "
+         "it that name when it is whole and durable. As root its files get the owner of "
+         "the folder that was there, or of the one above.",
+     .needs_stanza = true,
+     .reads = true,
+     .run = sl_my_restore},
     {.name = "info",
      .args = "",
      .summary = "backups and streams in the repository",
@@ -62,11 +72,29 @@ static const struct sl_option options[] = {
      .type = SL_OPTION_STRING,
      .value_name = "COMMAND",
      .default_text = "mariadb-backup",
-     .commands = "backup",
+     .commands = "backup restore",
      .group = "Backup and restore",
      .help = "backup tool and further options of it, separated by spaces (no quotes): "
              "\"mariadb-backup --parallel=4\", \"xtrabackup\"; connection, --backup, "
              "--stream=xbstream and --target-dir are added"},
+    {.name = "my-extract-command",
+     .type = SL_OPTION_STRING,
+     .value_name = "COMMAND",
+     .default_text = "mbstream",
+     .commands = "restore",
+     .help = "program that extracts a stream: mbstream, or XtraBackup's xbstream"},
+    {.name = "set",
+     .type = SL_OPTION_STRING,
+     .value_name = "LABEL",
+     .commands = "restore",
+     .flags = SL_OPTION_CLI_ONLY,
+     .help = "the backup; otherwise the newest"},
+    {.name = "datadir",
+     .type = SL_OPTION_STRING,
+     .value_name = "DIR",
+     .commands = "restore",
+     .flags = SL_OPTION_CLI_ONLY,
+     .help = "empty or missing folder to restore into"},
     {.name = NULL},
 };
 

@@ -70,6 +70,42 @@ expect 0 backup
 [ "$(manifests)" = 2 ]
 expect 0 s verify
 
+say "restore"
+restore() { s restore --set="$label" "$@"; }
+expect 31 restore
+expect 0 restore --datadir="$work/back"
+[ ! -e back.sluice-partial ] || die "the partial folder was left"
+[ "$(id -u)" != 0 ] || chown -R 65534:65534 back
+kill "$m2_pid"
+wait "$m2_pid" || true
+start_mariadb m3 "$work/back"
+again=$(mariadb --no-defaults -u root -S "$work/m3.sock" -N -B -e "CHECKSUM TABLE shop.a, shop.b EXTENDED")
+[ "$sum" = "$again" ] || die "the restored tables differ: $sum, $again"
+expect 40 restore --datadir="$work/back"
+mkdir owned
+[ "$(id -u)" != 0 ] || chown 65534:65534 owned
+expect 0 s restore --datadir=owned/ # the newest, into a folder that is there
+[ "$(stat -c %u owned/ibdata1)" = "$(stat -c %u "$m1_data")" ] || die "the files have another owner"
+expect 55 s restore --set=20200101-000000F --datadir="$work/never"
+tool bad 'cat >/dev/null; exit 1'
+expect 42 restore --datadir="$work/never" --my-extract-command="$work/bad"
+expect 40 restore --datadir="$work/never" # what is left of it
+grep -q sluice-partial out
+rm -r never.sluice-partial
+tool bad 'head -c 100 >/dev/null'
+expect 64 restore --datadir="$work/never" --my-extract-command="$work/bad"
+rm -r never.sluice-partial
+tool bad 'echo "[ERROR] something" >&2'
+expect 42 restore --datadir="$work/never" --my-backup-command="$work/bad"
+grep -q 'it said: .*something' out || { cat out; die "what the tool said is not told"; }
+rm -r never.sluice-partial
+cp "repo/main/backup/$label/xbstream" saved
+printf x | dd of="repo/main/backup/$label/xbstream" bs=1 seek="$(grep -abo XBSTCK01 saved | tail -n 1 | cut -d : -f 1)" conv=notrunc status=none
+expect 26 restore --datadir="$work/never"
+[ ! -e never ] || die "a damaged backup was restored"
+rm -r never.sluice-partial
+cp saved "repo/main/backup/$label/xbstream"
+
 say "tools and streams that are not right"
 mariadb-backup --defaults-file="$m1_defaults" --backup --stream=xbstream --target-dir="$work/none" >good.xb 2>good.err
 size=$(stat -c %s good.xb)
