@@ -383,7 +383,8 @@ static int finish(struct cli *cli, int rc, struct sl_err *err)
     if (!output_err.code && (fflush(stdout) || ferror(stdout)))
         sl_err_sys(&output_err, SL_ERR_WRITE, errno, "could not write to standard output");
     if (output_err.code && !rc) {
-        sl_output_error(&output_err);
+        if (output_err.sys != EPIPE) /* as in "sluice help | head": the reader has seen enough */
+            sl_output_error(&output_err);
         rc = output_err.code;
     }
     return exit_status(cli, rc);

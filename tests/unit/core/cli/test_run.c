@@ -344,6 +344,34 @@ static void run__full_output__error(void **state)
     assert_int_equal(WEXITSTATUS(status), 60); /* ENOSPC */
 }
 
+/* "sluice help | head": the reader went away because it had enough. That is no news to anybody, but
+ * the status says that not all was written. */
+static void run__reader_gone__silent(void **state)
+{
+    (void)state;
+    char *argv[] = {(char[]){"sluice"}, (char[]){"help"}};
+    char *environment[] = {NULL};
+    FILE *said = tmpfile();
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    close(ends[0]);
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        dup2(ends[1], STDOUT_FILENO);
+        dup2(fileno(said), STDERR_FILENO);
+        exit(sl_cli_main(2, argv, environment));
+    }
+    close(ends[1]);
+    int status = 0;
+    waitpid(child, &status, 0);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 64);
+    char text[256];
+    slurp(said, text, sizeof text);
+    assert_string_equal(text, "");
+}
+
 static void run__progress__modes(void **state)
 {
     struct fixture *f = *state;
@@ -517,6 +545,7 @@ int main(void)
         TEST(run__error__text_and_status),
         TEST(run__error__json),
         TEST(run__full_output__error),
+        TEST(run__reader_gone__silent),
         TEST(run__progress__modes),
         TEST(run__signals__cancel_then_exit),
         TEST(run__signal_before_the_command_runs__cancelled),
