@@ -1,12 +1,10 @@
-/* backup: the command. Order and parts are told in backup_internal.h. Full backups from a primary;
- * increments and standbys come later. */
+/* backup: the command. Order and parts are told in backup_internal.h. */
 #include "core/base/alloc.h"
 #include "core/base/fault.h"
 #include "core/base/log.h"
 #include "postgres/backup_internal.h"
 #include "postgres/commands.h"
 #include "postgres/signals.h"
-#include "postgres/spool.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -70,15 +68,13 @@ static int take(struct sl_pg_backup *b, struct sl_err *err)
     if (!rc)
         rc = sl_pg_incr_load(b, err);
     if (!rc)
-        rc = sl_pg_spool_new(&b->groups, err);
+        rc = sl_pg_resume_load(b, err);
     if (!rc)
         rc = sl_pg_backup_start(b, err);
     if (!rc)
         rc = sl_pg_backup_files(b, sl_pg_jobs(b->invocation), err);
     if (!rc)
         rc = finish_files(b, err);
-    if (!rc)
-        rc = sl_pg_incr_publish(b, err);
     if (!rc)
         rc = sl_pg_backup_wal(b, err);
     if (!rc)
@@ -94,6 +90,11 @@ static void report(const struct sl_pg_backup *b)
     sl_progress_summary(progress, summary, sizeof summary);
     sl_pg_lsn_text(b->start.start_lsn, start);
     sl_pg_lsn_text(b->stop_lsn, stop);
+    if (!b->invocation->json && b->broken) {
+        char bytes[32];
+        printf("resumed: %s were stored before it was broken off\n",
+               sl_bytes_text(atomic_load(&b->resumed), bytes, sizeof bytes));
+    }
     if (!b->invocation->json) {
         printf("backup %s complete: %s to %s, %llu files\n%s\n", b->label, start, stop,
                (unsigned long long)atomic_load(&b->files), summary);
@@ -105,6 +106,10 @@ static void report(const struct sl_pg_backup *b)
     if (b->prior[0])
         json_object_set_new(r, "prior", json_string(b->prior));
     json_object_set_new(r, "delta_bytes", json_integer((json_int_t)atomic_load(&b->delta)));
+    if (b->broken) {
+        json_object_set_new(r, "attempt", json_integer(b->attempt));
+        json_object_set_new(r, "resumed_bytes", json_integer((json_int_t)atomic_load(&b->resumed)));
+    }
     json_object_set_new(r, "start_lsn", json_string(start));
     json_object_set_new(r, "stop_lsn", json_string(stop));
     json_object_set_new(r, "files", json_integer((json_int_t)atomic_load(&b->files)));
@@ -160,7 +165,7 @@ static void release(struct sl_pg_backup *b)
     json_decref(b->bad_pages);
     sl_pg_backup_config_free(b);
     sl_pg_base_free(b->base);
-    sl_pg_spool_free(b->groups);
+    sl_pg_base_free(b->broken);
     sl_free(b->packs);
     sl_free(b->data_folder);
     sl_free(b->backup_label);

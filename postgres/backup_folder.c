@@ -72,6 +72,14 @@ static int visit_lease(struct reading *r, const char *name)
     return rc < 0 ? rc : 0;
 }
 
+/* In order of the number in the name. */
+static void later(char last[256], const char *name)
+{
+    size_t length = strlen(name), before = strlen(last);
+    if (length > before || (length == before && strcmp(name, last) > 0))
+        snprintf(last, 256, "%s", name);
+}
+
 static int visit(void *arg, const struct sl_entry *entry)
 {
     struct reading *r = arg;
@@ -81,18 +89,16 @@ static int visit(void *arg, const struct sl_entry *entry)
     f->objects++;
     if (!strcmp(name, "manifest"))
         f->manifest = true;
-    else if (!strcmp(name, "open"))
-        f->open = true;
+    else if (!strcmp(name, "open") || !strncmp(name, "open-", 5))
+        f->open |= !name[4], later(f->last_open, name);
     else if (!strcmp(name, "keep"))
         rc = read_keep(r);
     else if (!strcmp(name, "expired"))
         f->marked = (rc = stored_at(r, name, &f->marked_ns)) == 1;
     else if (!strncmp(name, SL_LEASE_PREFIX, strlen(SL_LEASE_PREFIX)))
         rc = visit_lease(r, name);
-    else if (!strncmp(name, "pack-", 5) &&
-             (strlen(name) > strlen(f->last_pack) ||
-              (strlen(name) == strlen(f->last_pack) && strcmp(name, f->last_pack) > 0)))
-        snprintf(f->last_pack, sizeof f->last_pack, "%s", name); /* in order of number */
+    else if (!strncmp(name, "pack-", 5))
+        later(f->last_pack, name);
     return rc < 0 ? rc : 0;
 }
 
@@ -106,10 +112,10 @@ int sl_pg_folder_read(struct sl_client *client, const char *label, uint64_t now_
     snprintf(folder.label, sizeof folder.label, "%s", label);
     snprintf(path, sizeof path, "backup/%s", label);
     int rc = sl_client_list(client, path, "", visit, &r, deadline, err);
-    const char *last[] = {"open", folder.last_pack};
+    const char *last[] = {folder.last_open, folder.last_pack};
     for (size_t i = 0; rc == 0 && !folder.manifest && i < 2; i++) {
         uint64_t at = 0;
-        if (!*last[i] || (i == 0 && !folder.open))
+        if (!*last[i])
             continue;
         rc = stored_at(&r, last[i], &at);
         if (at > folder.newest_ns)

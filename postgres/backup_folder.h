@@ -1,7 +1,7 @@
 /* What lies in one backup's folder, and what that says of it: finished, running, broken off, kept,
  * expired. docs/repository.md ("Removing") has the rules that the parts follow together:
  *
- *   open      who makes it, what it refers to, from where on it needs WAL
+ *   open      who makes it, what it refers to, from where on it needs WAL; open-2 … who resumed it
  *   manifest  the backup exists
  *   keep      it is not expired by policy; wins over `expired`
  *   expired   it is gone for all but the removal, which may take its time
@@ -26,9 +26,10 @@ struct sl_pg_folder {
     bool manifest, open, marked;
     enum sl_pg_keep keep;
     unsigned leases;     /* that still count */
-    uint64_t newest_ns;  /* when something was last stored: open, or the last pack */
+    uint64_t newest_ns;  /* when something was last stored: the last open, or the last pack */
     uint64_t marked_ns;  /* when it was marked as expired */
     uint32_t objects;    /* all that lie there */
+    char last_open[256]; /* "open"; "open-2" and so on of one that was resumed; or "" */
     char last_pack[256]; /* "pack-0007", or "" */
 };
 

@@ -4,7 +4,7 @@
  * backup on the server, store all files by workers, read pg_control, stop the backup on the server,
  * store backup_label and pg_control, wait for the WAL, publish the manifest. Nothing of it is
  * a backup before the last step; whatever fails or kills it before leaves objects that no manifest
- * names, for `expire` to remove.
+ * names, for the next backup to go on with, or for `expire` to remove.
  */
 #ifndef SL_POSTGRES_BACKUP_INTERNAL_H
 #define SL_POSTGRES_BACKUP_INTERNAL_H
@@ -46,10 +46,13 @@ struct sl_pg_backup {
     char version_folder[64]; /* "PG_15_202209061" */
     struct sl_pg_control control;
     char label[SL_LABEL_MAX];
-    char kind;                  /* 'F', 'D' or 'I': what it came to */
-    char prior[SL_LABEL_MAX];   /* the backup it builds on, or "" */
-    struct sl_pg_base *base;    /* that; NULL: none */
-    struct sl_pg_spool *groups; /* of all packs, under `lock` */
+    char kind;                /* 'F', 'D' or 'I': what it came to */
+    char prior[SL_LABEL_MAX]; /* the backup it builds on, or "" */
+    struct sl_pg_base *base;  /* that; NULL: none */
+    struct sl_pg_base
+        *broken;         /* what was stored of this backup before it was broken off, or NULL */
+    unsigned attempt;    /* 1; of a resumed backup 2, 3, … */
+    uint32_t first_pack; /* the first number of this attempt's packs */
 
     /* from the server */
     json_t *tablespaces; /* [{"oid":…,"name":…,"path":…}] */
@@ -77,7 +80,8 @@ struct sl_pg_backup {
     struct sl_fragment *fragments[SL_PG_JOBS_MAX + 1];
     size_t fragment_count;
     atomic_uint_least64_t files, bytes, stored_bytes, vanished, pages;
-    atomic_uint_least64_t delta; /* bytes of files that were stored, before compression */
+    atomic_uint_least64_t delta;   /* bytes of files that were stored, before compression */
+    atomic_uint_least64_t resumed; /* the same, by attempts before this one */
 };
 
 /* backup_server.c */
@@ -95,8 +99,6 @@ int sl_pg_standby_switch(struct sl_pg_backup *b, struct sl_err *err);
  * After "open" was published: the backup builds on one that is not gone. */
 int sl_pg_incr_choose(struct sl_pg_backup *b, struct sl_err *err);
 int sl_pg_incr_load(struct sl_pg_backup *b, struct sl_err *err);
-/* The object "groups". */
-int sl_pg_incr_publish(struct sl_pg_backup *b, struct sl_err *err);
 const char *sl_pg_backup_type(const struct sl_pg_backup *b); /* "full", "diff", "incr" */
 
 /* backup_files.c: how much there is to do: the same walk, without reading; and */
@@ -104,6 +106,12 @@ int sl_pg_backup_count(struct sl_pg_backup *b, uint64_t *ret_bytes, uint64_t *re
                        struct sl_err *err);
 /* everything but pg_control and backup_label, by `jobs` workers. */
 int sl_pg_backup_files(struct sl_pg_backup *b, unsigned jobs, struct sl_err *err);
+
+/* backup_resume.c: the newest backup, if it was broken off and is of the same kind: claims it (1:
+ * its label is this one's, its next "open-N" is published, it is not gone), or 0, or a code. The
+ * last gives "broken" its packs. */
+int sl_pg_resume_claim(struct sl_pg_backup *b, const char *label, struct sl_err *err);
+int sl_pg_resume_load(struct sl_pg_backup *b, struct sl_err *err);
 
 /* backup_pack.c: one pack being filled by one thread, done over when a session is lost. */
 struct sl_pg_packer;
@@ -144,7 +152,8 @@ void sl_pg_backup_config_free(struct sl_pg_backup *b);
 int sl_pg_backup_wal(struct sl_pg_backup *b, struct sl_err *err);
 
 /* backup_manifest.c */
-int sl_pg_backup_open(struct sl_pg_backup *b, struct sl_err *err);    /* label and "open" */
+int sl_pg_backup_open(struct sl_pg_backup *b, struct sl_err *err); /* label and "open" */
+int sl_pg_backup_put_open(struct sl_pg_backup *b, const char *object, struct sl_err *err);
 int sl_pg_backup_publish(struct sl_pg_backup *b, struct sl_err *err); /* the manifest */
 
 static inline sl_deadline sl_pg_backup_deadline(const struct sl_pg_backup *b)

@@ -47,7 +47,7 @@ static char *open_json(const struct sl_pg_backup *b)
 
 /* The same bytes each time: if they were stored before the session was lost they are found
  * identical. */
-static int put_open(struct sl_pg_backup *b, struct sl_err *err)
+int sl_pg_backup_put_open(struct sl_pg_backup *b, const char *object, struct sl_err *err)
 {
     char name[SL_NAME_MAX];
     struct sl_stored stored;
@@ -55,7 +55,7 @@ static int put_open(struct sl_pg_backup *b, struct sl_err *err)
     char *json = open_json(b);
     if (!json)
         return no_memory(err);
-    snprintf(name, sizeof name, "backup/%s/open", b->label);
+    snprintf(name, sizeof name, "backup/%s/%s", b->label, object);
     int rc;
     do {
         rc = sl_client_put(b->repository.client, name, json, strlen(json), sl_pg_backup_deadline(b),
@@ -95,11 +95,16 @@ int sl_pg_backup_open(struct sl_pg_backup *b, struct sl_err *err)
     char latest[SL_LABEL_MAX] = "", full[SL_LABEL_MAX] = "";
     snprintf(full, sizeof full, "%.*s", (int)strcspn(b->prior, "_"), b->prior);
     int rc = newest_label(b, full, latest, err);
+    b->attempt = 1;
+    if (!rc && latest[0] && sl_option_bool(b->invocation->options, "resume"))
+        rc = sl_pg_resume_claim(b, latest, err);
+    if (rc)
+        return rc == 1 ? check_base(b, err) : rc;
     for (int attempt = 0; rc >= 0 && attempt < LABEL_ATTEMPTS; attempt++) {
         rc = sl_label_new(b->kind, full[0] ? full : NULL, latest[0] ? latest : NULL, b->label, err);
         if (rc)
             return rc;
-        rc = put_open(b, err);
+        rc = sl_pg_backup_put_open(b, "open", err);
         if (!rc)
             return check_base(b, err);
         if (rc != SL_ERR_EXISTS)
@@ -191,6 +196,13 @@ static json_t *references(const struct sl_pg_backup *b)
     return list;
 }
 
+/* That it was broken off, and goes on; incr_base.c reads first_pack. */
+static json_t *resumed(const struct sl_pg_backup *b)
+{
+    return json_pack("{s:i,s:I,s:I}", "attempt", (int)b->attempt, "first_pack",
+                     (json_int_t)b->first_pack, "bytes", (json_int_t)atomic_load(&b->resumed));
+}
+
 static int set_all(const struct sl_pg_backup *b, json_t *o)
 {
     char id[32], text[40], host[65] = "";
@@ -217,7 +229,9 @@ static int set_all(const struct sl_pg_backup *b, json_t *o)
            set(o, "files", json_integer((json_int_t)atomic_load(&b->files))) |
            set(o, "bytes", json_integer((json_int_t)atomic_load(&b->bytes))) |
            set(o, "stored_bytes", json_integer((json_int_t)atomic_load(&b->stored_bytes))) |
-           set(o, "delta_bytes", json_integer((json_int_t)atomic_load(&b->delta))) |
+           set(o, "delta_bytes",
+               json_integer((json_int_t)(atomic_load(&b->delta) + atomic_load(&b->resumed)))) |
+           (b->broken ? set(o, "resumed", resumed(b)) : 0) |
            (b->prior[0] ? set(o, "prior", json_string(b->prior)) : 0) |
            set(o, "references", references(b)) | set_base64(o, "backup_label", b->backup_label) |
            set_base64(o, "tablespace_map", b->tablespace_map);
@@ -260,6 +274,10 @@ static int write_all(struct sl_pg_backup *b, struct sl_upload *upload, const cha
     int rc = sl_manifest_writer_new(to_upload, upload, b->label, b->prior[0] ? b->prior : NULL,
                                     header, &writer, err);
     for (size_t i = 0; !rc && i < count; i++) /* their numbers are below ours */
+        if (used[i])
+            rc = sl_manifest_write_pack(writer, &earlier[i], err);
+    count = b->broken ? sl_pg_base_packs(b->broken, &earlier, &used) : 0;
+    for (size_t i = 0; !rc && i < count; i++) /* and so are those of the attempts before */
         if (used[i])
             rc = sl_manifest_write_pack(writer, &earlier[i], err);
     for (size_t i = 0; !rc && i < b->pack_count; i++)
@@ -319,5 +337,7 @@ int sl_pg_backup_publish(struct sl_pg_backup *b, struct sl_err *err)
     while ((rc = publish_once(b, header, err)) && sl_pg_try_again(&retry, rc, b->step_ms))
         sl_log_err(SL_LOG_WARN, "postgres", err, "the manifest is sent again");
     free(header); /* jansson's */
+    if (rc == SL_ERR_EXISTS)
+        sl_err_hint(err, "another process has taken this backup for broken off, and finished it");
     return rc ? rc : still_ours(b, err);
 }

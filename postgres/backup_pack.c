@@ -6,7 +6,6 @@
 #include "core/base/log.h"
 #include "core/object/object.h"
 #include "postgres/backup_pack_internal.h"
-#include "postgres/spool.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -22,11 +21,6 @@ static int no_memory(struct sl_err *err)
 /* --- a pack ------------------------------------------------------------------------------------
  */
 
-static void pack_name(const struct sl_pg_backup *b, uint32_t number, char name[SL_NAME_MAX])
-{
-    snprintf(name, SL_NAME_MAX, "backup/%s/pack-%04u", b->label, number);
-}
-
 static int begin_pack(struct sl_pg_packer *p, struct sl_err *err)
 {
     struct sl_pg_backup *b = p->backup;
@@ -34,10 +28,10 @@ static int begin_pack(struct sl_pg_packer *p, struct sl_err *err)
     pthread_mutex_lock(&b->lock);
     p->number = ++b->next_pack;
     pthread_mutex_unlock(&b->lock);
-    pack_name(b, p->number, name);
+    sl_pg_pack_name(b->label, p->number, name);
     p->mark = sl_fragment_mark(p->fragment);
     p->groups.used = 0; /* of an attempt before */
-    return sl_upload_begin(b->repository.client, name, b->base ? 0 : b->pack_hint,
+    return sl_upload_begin(b->repository.client, name, b->base || b->broken ? 0 : b->pack_hint,
                            sl_pg_backup_deadline(b), &p->upload, err);
 }
 
@@ -66,9 +60,37 @@ static int remember_pack(struct sl_pg_packer *p, const struct sl_stored *stored,
         struct sl_manifest_pack *pack = &b->packs[b->pack_count++];
         *pack = (struct sl_manifest_pack){
             .number = p->number, .length = stored->length, .digest = stored->digest};
-        pack_name(b, p->number, pack->name);
+        sl_pg_pack_name(b->label, p->number, pack->name);
     }
     pthread_mutex_unlock(&b->lock);
+    return rc;
+}
+
+/* Before the pack itself: where the pack is, its groups are, too. A number whose pack never comes
+ * to be has groups that nobody looks at. */
+static int put_groups(struct sl_pg_packer *p, struct sl_err *err)
+{
+    struct sl_pg_backup *b = p->backup;
+    char name[SL_NAME_MAX];
+    uint8_t head[16];
+    struct sl_upload *upload = NULL;
+    struct sl_stored stored;
+    if (!p->groups.used)
+        return 0;
+    sl_pg_groups_name(b->label, p->number, name);
+    int rc = sl_upload_begin(b->repository.client, name, 0, sl_pg_backup_deadline(b), &upload, err);
+    if (rc)
+        return rc;
+    rc = sl_upload_write(upload, head, sl_pg_groups_head(head), err);
+    if (!rc)
+        rc = sl_upload_write(upload, p->groups.bytes, p->groups.used, err);
+    if (rc) {
+        sl_upload_abort(upload);
+        return rc;
+    }
+    rc = sl_upload_commit(upload, 0, sl_pg_backup_deadline(b), &stored, err);
+    if (!rc)
+        atomic_fetch_add(&b->stored_bytes, stored.stored_bytes);
     return rc;
 }
 
@@ -76,7 +98,9 @@ static int end_pack(struct sl_pg_packer *p, struct sl_err *err)
 {
     uint64_t index_bytes;
     struct sl_stored stored;
-    int rc = sl_fragment_index(p->fragment, p->mark, to_upload, p, &index_bytes, err);
+    int rc = put_groups(p, err);
+    if (!rc)
+        rc = sl_fragment_index(p->fragment, p->mark, to_upload, p, &index_bytes, err);
     if (rc)
         return rc;
     struct sl_upload *upload = p->upload;
@@ -92,13 +116,7 @@ static int end_pack(struct sl_pg_packer *p, struct sl_err *err)
         return rc;
     stored.length = length;
     atomic_fetch_add(&p->backup->stored_bytes, stored.stored_bytes);
-    rc = remember_pack(p, &stored, err);
-    if (rc || !p->groups.used)
-        return rc;
-    pthread_mutex_lock(&p->backup->lock);
-    rc = sl_pg_spool_append(p->backup->groups, p->groups.bytes, p->groups.used, err);
-    pthread_mutex_unlock(&p->backup->lock);
-    return rc;
+    return remember_pack(p, &stored, err);
 }
 
 static void drop_pack(struct sl_pg_packer *p)
@@ -198,6 +216,7 @@ static void packer_free(struct sl_pg_packer *p)
     drop_pack(p);
     sl_pg_groups_fini(&p->groups);
     sl_pg_based_fini(&p->based);
+    sl_pg_based_fini(&p->resumed);
     sl_pages_free(p->buffer, SL_PG_GROUP_BYTES);
     sl_free(p->extents);
     sl_free(p->kept);

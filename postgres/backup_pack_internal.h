@@ -30,8 +30,9 @@ struct sl_pg_packer {
     struct sl_extent *extents;
     size_t extent_room;
     struct sl_pg_groups groups;
-    struct sl_pg_based based;
-    uint8_t *buffer; /* SL_PG_GROUP_BYTES, with a base */
+    struct sl_pg_based based;   /* what the backup that it builds on has of the file */
+    struct sl_pg_based resumed; /* what was stored of it before this backup was broken off */
+    uint8_t *buffer;            /* SL_PG_GROUP_BYTES, with a base */
     struct sl_pg_page_check pages;
 };
 

@@ -115,22 +115,33 @@ static int read_group(struct sl_pg_packer *p, int fd, uint64_t offset, size_t co
     return 0;
 }
 
-/* One group that was read: refers to the base where it is the same, else stores it. */
+/* Refers to where `base` has these bytes; false when it has not all of them, or others. */
+static bool refer(struct sl_pg_packer *p, struct sl_pg_base *base, const struct sl_pg_based *based,
+                  uint64_t offset, uint32_t index, const struct sl_id *digest, size_t count)
+{
+    uint32_t before = p->entry.extent_count;
+    struct sl_extent last = before ? p->extents[before - 1] : (struct sl_extent){0};
+    if (!based->found || !sl_pg_based_same(based, index, digest, count))
+        return false;
+    if (sl_pg_base_extents(base, based, offset, count, p->extents, &p->entry.extent_count))
+        return true;
+    p->entry.extent_count = before;
+    if (before)
+        p->extents[before - 1] = last;
+    return false;
+}
+
+/* One group that was read: refers to where it is stored already, else stores it. */
 static int store_group(struct sl_pg_packer *p, uint64_t offset, uint32_t index, size_t count,
                        struct sl_err *err)
 {
     struct sl_pg_backup *b = p->backup;
-    uint64_t seed = b->digest_seed;
-    struct sl_id digest = sl_digest(seed, p->buffer, count);
-    uint32_t before = p->entry.extent_count;
-    struct sl_extent last = before ? p->extents[before - 1] : (struct sl_extent){0};
-    if (sl_pg_based_same(&p->based, index, &digest, count)) {
-        if (sl_pg_base_extents(b->base, &p->based, offset, count, p->extents,
-                               &p->entry.extent_count))
-            return 0;
-        p->entry.extent_count = before; /* not to be had whole: stored again */
-        if (before)
-            p->extents[before - 1] = last;
+    struct sl_id digest = sl_digest(b->digest_seed, p->buffer, count);
+    if (refer(p, b->base, &p->based, offset, index, &digest, count))
+        return 0;
+    if (refer(p, b->broken, &p->resumed, offset, index, &digest, count)) {
+        atomic_fetch_add(&b->resumed, count);
+        return 0;
     }
     uint64_t start = sl_upload_length(p->upload);
     int rc = sl_upload_write(p->upload, p->buffer, count, err);
@@ -187,6 +198,14 @@ static uint32_t crc_with_zeros(uint32_t crc, uint64_t count)
     return crc;
 }
 
+static int look_up(const struct sl_pg_base *base, const struct sl_pg_item *item, int fd,
+                   struct sl_pg_based *based, struct sl_err *err)
+{
+    int rc = base && fd >= 0 ? sl_pg_base_find(base, item->path, item->offset, based, err) : 0;
+    based->found = rc == 1;
+    return rc < 0 ? rc : 0;
+}
+
 /* A whole file is stored as long as it was found; a config file may have been replaced since the
  * walk. Of a file in pieces every piece must be there: what was cut off meanwhile is filled with
  * zeros, as basebackup.c does, and WAL cuts it again. */
@@ -204,11 +223,13 @@ static int store_open_file(struct sl_pg_packer *p, const struct sl_pg_item *item
             posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
     }
     int rc = sl_pg_packer_extent_room(p, err);
-    int based = rc || fd < 0 || !p->backup->base
-                    ? rc
-                    : sl_pg_base_find(p->backup->base, item->path, item->offset, &p->based, err);
-    if (based < 0)
-        return based;
+    if (!rc)
+        rc = look_up(p->backup->base, item, fd, &p->based, err);
+    if (!rc)
+        rc = look_up(p->backup->broken, item, fd, &p->resumed, err);
+    if (rc)
+        return rc;
+    bool based = p->based.found || p->resumed.found;
     sl_pg_backup_pages_begin(p->backup, &p->pages, item, fd);
     sl_pg_groups_begin(&p->groups, item->path, item->offset);
     if (fd >= 0)

@@ -159,6 +159,12 @@ static const struct sl_option options[] = {
      .default_text = "on",
      .commands = "backup",
      .help = "begin with an immediate checkpoint instead of waiting for the next one"},
+    {.name = "resume",
+     .type = SL_OPTION_BOOL,
+     .default_text = "on",
+     .commands = "backup",
+     .help = "go on with the newest backup when it was broken off: what it has stored is compared, "
+             "and not sent again"},
     {.name = "start-timeout",
      .type = SL_OPTION_DURATION,
      .value_name = "TIME",

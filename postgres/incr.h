@@ -1,6 +1,6 @@
 /* Increments: which parts of a file are as they were in the backup that this one builds on.
  *
- * Every backup stores, beside its packs, the object "groups": for each piece of a file a checksum
+ * Every backup stores, beside each pack, an object of groups: for each piece of a file a checksum
  * of each group of 32 KiB (4 pages). The next backup reads each file, compares group by group, and
  * stores those that differ; for the others its manifest refers to where the earlier one has them.
  * So an increment reads everything, and sends and stores what changed. docs/repository.md has the
@@ -37,8 +37,10 @@ void sl_pg_groups_fini(struct sl_pg_groups *g);
 void sl_pg_groups_begin(struct sl_pg_groups *g, const char *path, uint64_t offset);
 void sl_pg_groups_feed(struct sl_pg_groups *g, const void *bytes, size_t count);
 int sl_pg_groups_end(struct sl_pg_groups *g, uint64_t length, struct sl_err *err);
-/* The head of the object. */
+/* The head of the object; the names of a backup's pack and of its groups. */
 size_t sl_pg_groups_head(uint8_t bytes[16]);
+void sl_pg_pack_name(const char *label, uint32_t number, char name[SL_NAME_MAX]);
+void sl_pg_groups_name(const char *label, uint32_t number, char name[SL_NAME_MAX]);
 
 /* --- the backup to build on ---------------------------------------------------------------------
  */
@@ -51,13 +53,18 @@ struct sl_pg_based {
     uint32_t group_count;
     uint8_t *groups; /* 12 bytes each: the checksum's first 8, CRC-32C */
     size_t groups_room;
-    struct sl_manifest_entry entry; /* of the whole file: extents */
+    struct sl_manifest_entry entry;   /* of the whole file or of the piece: extents */
+    uint32_t groups_pack, entry_pack; /* which pack's records these are, 0: the whole backup's */
+    bool found;                       /* the caller's */
 };
 
 /* Fetches manifest and groups of `label` into temporary files, and keeps 32 bytes a file in
- * memory. SL_ERR_NOT_FOUND when it has no groups. */
+ * memory. */
 int sl_pg_base_load(struct sl_client *client, const char *label, uint64_t step_ms,
                     struct sl_pg_base **ret_base, struct sl_err *err);
+/* The same of a backup without manifest: what its packs' indexes say. */
+int sl_pg_base_load_packs(struct sl_client *client, const char *label, uint64_t step_ms,
+                          struct sl_pg_base **ret_base, struct sl_err *err);
 void sl_pg_base_free(struct sl_pg_base *base); /* NULL ok */
 /* The piece that begins at `offset`: 1, 0 when it has none, or a code. Any thread. */
 int sl_pg_base_find(const struct sl_pg_base *base, const char *path, uint64_t offset,

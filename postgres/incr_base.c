@@ -1,37 +1,18 @@
 /* The backup that an increment builds on: its manifest and its groups, in temporary files with an
- * index in memory. All of it comes from the repository and is checked before it is used. */
+ * index in memory. Or the packs of one that was broken off, and their indexes. Looking up is
+ * incr_find.c's. All of it comes from the repository and is checked before it is used. */
 #include "core/base/alloc.h"
 #include "core/base/log.h"
-#include "postgres/incr.h"
-#include "postgres/spool.h"
+#include "core/object/object.h"
+#include "postgres/incr_internal.h"
 
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define ENTRY_BYTES  12
 #define RECORD_MAX   (1u << 20) /* of groups: 256 MiB have 8192 of them */
 #define EXTENT_BYTES 28
-
-struct place {
-    uint64_t key; /* digest of path, and offset */
-    uint64_t at;  /* in the spool */
-    uint32_t bytes;
-};
-
-struct index {
-    struct place *places;
-    size_t count, room;
-    struct sl_pg_spool *spool;
-};
-
-struct sl_pg_base {
-    struct index entries, groups;
-    struct sl_manifest_pack *packs;
-    bool *used;
-    size_t pack_count, pack_room;
-    struct sl_err nested;
-};
 
 static int no_memory(struct sl_err *err)
 {
@@ -41,7 +22,7 @@ static int no_memory(struct sl_err *err)
 /* --- index -------------------------------------------------------------------------------------
  */
 
-static uint64_t key_of(const char *path, uint64_t offset)
+uint64_t sl_pg_index_key(const char *path, uint64_t offset)
 {
     struct sl_id id = sl_digest(offset, path, strlen(path));
     uint64_t key;
@@ -49,37 +30,40 @@ static uint64_t key_of(const char *path, uint64_t offset)
     return key;
 }
 
-static int index_add(struct index *index, uint64_t key, const void *bytes, size_t count,
-                     struct sl_err *err)
+static int index_add(struct sl_pg_index *index, uint64_t key, uint32_t pack, const void *bytes,
+                     size_t count, struct sl_err *err)
 {
     if (index->count == index->room) {
         size_t room = index->room * 2 + 1024;
-        struct place *bigger = sl_realloc(index->places, room * sizeof *bigger);
+        struct sl_pg_place *bigger = sl_realloc(index->places, room * sizeof *bigger);
         if (!bigger)
             return no_memory(err);
         index->places = bigger;
         index->room = room;
     }
+    uint8_t head[4];
+    struct sl_writer w = sl_writer_on(head, sizeof head);
+    sl_write_u32(&w, pack);
     index->places[index->count++] =
-        (struct place){key, sl_pg_spool_end(index->spool), (uint32_t)count};
-    return sl_pg_spool_append(index->spool, bytes, count, err);
+        (struct sl_pg_place){key, sl_pg_spool_end(index->spool), (uint32_t)(count + sizeof head)};
+    int rc = sl_pg_spool_append(index->spool, head, sizeof head, err);
+    return rc ? rc : sl_pg_spool_append(index->spool, bytes, count, err);
 }
 
 static int by_key(const void *a, const void *b)
 {
-    const struct place *x = a, *y = b;
+    const struct sl_pg_place *x = a, *y = b;
     return x->key != y->key ? (x->key < y->key ? -1 : 1) : x->at < y->at ? -1 : x->at > y->at;
 }
 
-static int index_end(struct index *index, struct sl_err *err)
+static int index_end(struct sl_pg_index *index, struct sl_err *err)
 {
     if (index->count)
         qsort(index->places, index->count, sizeof *index->places, by_key);
     return sl_pg_spool_flush(index->spool, err);
 }
 
-/* The first place with the key, or index->count. */
-static size_t index_find(const struct index *index, uint64_t key)
+size_t sl_pg_index_find(const struct sl_pg_index *index, uint64_t key)
 {
     size_t low = 0, high = index->count;
     while (low < high) {
@@ -92,7 +76,7 @@ static size_t index_find(const struct index *index, uint64_t key)
     return low;
 }
 
-static void index_fini(struct index *index)
+static void index_fini(struct sl_pg_index *index)
 {
     sl_pg_spool_free(index->spool);
     sl_free(index->places);
@@ -136,7 +120,46 @@ static int on_entry(void *arg, const struct sl_manifest_entry *entry)
         sl_write_u64(&w, entry->extents[i].pack_offset);
         sl_write_u32(&w, entry->extents[i].pack);
     }
-    return index_add(&base->entries, key_of(entry->path, 0), record, bytes, &base->nested);
+    uint64_t offset = base->by_piece && entry->extent_count ? entry->extents[0].offset : 0;
+    return index_add(&base->entries, sl_pg_index_key(entry->path, offset), base->loading, record,
+                     bytes, &base->nested);
+}
+
+/* Groups of packs of attempts before the one that finished it may be of other content than the
+ * manifest's. */
+static int on_header(void *arg, const char *label, const char *prior, const char *json)
+{
+    struct sl_pg_base *base = arg;
+    (void)label;
+    (void)prior;
+    json_t *object = json_loads(json, 0, NULL);
+    json_int_t first =
+        json_integer_value(json_object_get(json_object_get(object, "resumed"), "first_pack"));
+    json_decref(object);
+    base->first_own = first > 0 && first <= UINT32_MAX ? (uint32_t)first : 0;
+    return 0;
+}
+
+/* All of the object from `skip` on into the reader. */
+static int feed_records(struct sl_pg_base *base, struct sl_manifest_reader *reader,
+                        struct sl_download *download, size_t skip, uint64_t step_ms,
+                        struct sl_err *err)
+{
+    uint32_t block;
+    const uint8_t *bytes;
+    size_t count;
+    int rc;
+    while ((rc = sl_download_next(download, &block, &bytes, &count, sl_deadline_in_ms(step_ms),
+                                  err)) == 1) {
+        if (skip > count)
+            return sl_err_set(err, SL_ERR_FORMAT, "an index begins behind its pack's end");
+        if ((rc = sl_manifest_feed(reader, bytes + skip, count - skip, err)) < 0)
+            break;
+        skip = 0;
+    }
+    if (!rc)
+        rc = sl_manifest_finish(reader, NULL, NULL, err);
+    return rc && base->nested.code == rc ? sl_err_copy(err, &base->nested), rc : rc;
 }
 
 static int load_manifest(struct sl_pg_base *base, struct sl_client *client, const char *label,
@@ -146,26 +169,44 @@ static int load_manifest(struct sl_pg_base *base, struct sl_client *client, cons
     struct sl_download *download = NULL;
     struct sl_manifest_reader *reader = NULL;
     struct sl_object_info info;
-    const struct sl_manifest_visitor visitor = {.pack = on_pack, .entry = on_entry, .arg = base};
+    const struct sl_manifest_visitor visitor = {
+        .header = on_header, .pack = on_pack, .entry = on_entry, .arg = base};
     snprintf(name, sizeof name, "backup/%s/manifest", label);
     int rc =
         sl_download_open(client, name, NULL, sl_deadline_in_ms(step_ms), &download, &info, err);
     if (!rc)
         rc = sl_manifest_reader_new(&visitor, &reader, err);
-    while (!rc) {
-        uint32_t block;
-        const uint8_t *bytes;
-        size_t count;
-        rc = sl_download_next(download, &block, &bytes, &count, sl_deadline_in_ms(step_ms), err);
-        if (rc == 0) {
-            rc = sl_manifest_finish(reader, NULL, NULL, err);
-            break;
-        }
-        if (rc > 0)
-            rc = sl_manifest_feed(reader, bytes, count, err);
+    if (!rc)
+        rc = feed_records(base, reader, download, 0, step_ms, err);
+    sl_manifest_reader_free(reader);
+    sl_download_close(download);
+    return rc;
+}
+
+/* The index at the end of a pack; `ret_pack` gets its length and digest. */
+static int load_index(struct sl_pg_base *base, struct sl_client *client,
+                      struct sl_manifest_pack *ret_pack, uint64_t step_ms, struct sl_err *err)
+{
+    struct sl_download *download = NULL;
+    struct sl_manifest_reader *reader = NULL;
+    struct sl_object_info info;
+    const struct sl_manifest_visitor visitor = {.entry = on_entry, .arg = base};
+    int rc = sl_download_open(client, ret_pack->name, NULL, sl_deadline_in_ms(step_ms), &download,
+                              &info, err);
+    if (!rc && (!info.index_bytes || info.index_bytes > info.length))
+        rc = sl_err_set(err, SL_ERR_FORMAT, "\"%s\" has no index", ret_pack->name);
+    if (!rc)
+        rc = sl_pack_index_reader_new(&visitor, &reader, err);
+    if (!rc) {
+        uint64_t from = info.length - info.index_bytes;
+        uint32_t first = (uint32_t)(from / SL_BLOCK_BYTES);
+        rc = sl_download_range(download, first, sl_blocks_of(info.length) - first, err);
+        if (!rc)
+            rc =
+                feed_records(base, reader, download, (size_t)(from % SL_BLOCK_BYTES), step_ms, err);
+        ret_pack->length = info.length;
+        ret_pack->digest = info.digest;
     }
-    if (rc && base->nested.code == rc)
-        sl_err_copy(err, &base->nested);
     sl_manifest_reader_free(reader);
     sl_download_close(download);
     return rc;
@@ -184,7 +225,7 @@ static long take_record(struct sl_pg_base *base, const uint8_t *bytes, size_t co
     sl_read_string(&r, path, sizeof path);
     uint64_t offset = sl_read_u64(&r);
     sl_read_u64(&r);
-    uint64_t groups = (uint64_t)sl_read_u32(&r) * ENTRY_BYTES;
+    uint64_t groups = (uint64_t)sl_read_u32(&r) * SL_PG_GROUP_ENTRY;
     if (r.failed && count < SL_PATH_MAX + 22)
         return 0;
     if (r.failed || groups > RECORD_MAX)
@@ -192,7 +233,8 @@ static long take_record(struct sl_pg_base *base, const uint8_t *bytes, size_t co
     if (groups > sl_reader_left(&r))
         return 0;
     size_t whole = count - sl_reader_left(&r) + (size_t)groups;
-    int rc = index_add(&base->groups, key_of(path, offset), bytes, whole, err);
+    int rc =
+        index_add(&base->groups, sl_pg_index_key(path, offset), base->loading, bytes, whole, err);
     return rc ? rc : (long)whole;
 }
 
@@ -238,27 +280,41 @@ static int feed_groups(struct sl_pg_base *base, struct sl_download *download, ui
     return used || left ? sl_err_set(err, SL_ERR_FORMAT, "its groups are cut short") : 0;
 }
 
+/* Of one pack. One that is not there is no failure: that pack's files are stored anew. */
 static int load_groups(struct sl_pg_base *base, struct sl_client *client, const char *label,
-                       uint64_t step_ms, struct sl_err *err)
+                       uint32_t pack, uint64_t step_ms, struct sl_err *err)
 {
     char name[SL_NAME_MAX];
     struct sl_download *download = NULL;
     struct sl_object_info info;
-    snprintf(name, sizeof name, "backup/%s/groups", label);
+    sl_pg_groups_name(label, pack, name);
     int rc =
         sl_download_open(client, name, NULL, sl_deadline_in_ms(step_ms), &download, &info, err);
     if (rc)
-        return rc;
+        return rc == SL_ERR_NOT_FOUND ? 0 : rc;
     rc = feed_groups(base, download, info.length, step_ms, err);
     sl_download_close(download);
+    return rc;
+}
+
+/* Of all packs that the backup itself has stored. */
+static int load_own_groups(struct sl_pg_base *base, struct sl_client *client, const char *label,
+                           uint64_t step_ms, struct sl_err *err)
+{
+    char own[SL_NAME_MAX];
+    int rc = 0;
+    snprintf(own, sizeof own, "backup/%s/", label);
+    for (size_t i = 0; !rc && i < base->pack_count; i++)
+        if (base->packs[i].number >= base->first_own &&
+            !strncmp(base->packs[i].name, own, strlen(own)))
+            rc = load_groups(base, client, label, base->packs[i].number, step_ms, err);
     return rc;
 }
 
 /* --- the whole ---------------------------------------------------------------------------------
  */
 
-int sl_pg_base_load(struct sl_client *client, const char *label, uint64_t step_ms,
-                    struct sl_pg_base **ret_base, struct sl_err *err)
+static int base_new(struct sl_pg_base **ret_base, struct sl_err *err)
 {
     struct sl_pg_base *base = sl_calloc(1, sizeof *base);
     if (!base)
@@ -266,17 +322,118 @@ int sl_pg_base_load(struct sl_client *client, const char *label, uint64_t step_m
     int rc = sl_pg_spool_new(&base->entries.spool, err);
     if (!rc)
         rc = sl_pg_spool_new(&base->groups.spool, err);
-    if (!rc)
-        rc = load_groups(base, client, label, step_ms, err);
-    if (!rc)
-        rc = load_manifest(base, client, label, step_ms, err);
-    if (!rc)
-        rc = index_end(&base->entries, err);
+    if (rc) {
+        sl_pg_base_free(base);
+        return rc;
+    }
+    *ret_base = base;
+    return 0;
+}
+
+static int base_end(struct sl_pg_base *base, struct sl_err *err)
+{
+    int rc = index_end(&base->entries, err);
     if (!rc)
         rc = index_end(&base->groups, err);
     base->used = rc ? NULL : sl_calloc(base->pack_count + 1, sizeof *base->used);
-    if (!rc && !base->used)
-        rc = no_memory(err);
+    return !rc && !base->used ? no_memory(err) : rc;
+}
+
+int sl_pg_base_load(struct sl_client *client, const char *label, uint64_t step_ms,
+                    struct sl_pg_base **ret_base, struct sl_err *err)
+{
+    struct sl_pg_base *base;
+    int rc = base_new(&base, err);
+    if (rc)
+        return rc;
+    rc = load_manifest(base, client, label, step_ms, err);
+    if (!rc)
+        rc = load_own_groups(base, client, label, step_ms, err);
+    if (!rc)
+        rc = base_end(base, err);
+    if (rc) {
+        sl_pg_base_free(base);
+        return rc;
+    }
+    *ret_base = base;
+    return 0;
+}
+
+/* One pack of a backup without manifest. Of one that is damaged or foreign nothing is used. */
+static int load_pack(struct sl_pg_base *base, struct sl_client *client, const char *label,
+                     uint32_t number, uint64_t step_ms, struct sl_err *err)
+{
+    size_t entries = base->entries.count, groups = base->groups.count;
+    struct sl_manifest_pack pack = {.number = number};
+    sl_pg_pack_name(label, number, pack.name);
+    base->loading = number;
+    int rc = load_index(base, client, &pack, step_ms, err);
+    if (!rc)
+        rc = load_groups(base, client, label, number, step_ms, err);
+    if (!rc)
+        return on_pack(base, &pack) ? sl_err_copy(err, &base->nested), base->nested.code : 0;
+    base->entries.count = entries;
+    base->groups.count = groups;
+    if (sl_code_retryable(rc) || rc == SL_ERR_NO_MEMORY || rc == SL_ERR_WRITE)
+        return rc;
+    sl_log_err(SL_LOG_WARN, "postgres", err, "pack %u of the broken-off backup is not used",
+               number);
+    return 0;
+}
+
+struct numbers {
+    uint32_t *list;
+    size_t count, room;
+};
+
+static int list_pack(void *arg, const struct sl_entry *entry)
+{
+    struct numbers *n = arg;
+    char *end;
+    if (strncmp(entry->name, "pack-", 5) != 0)
+        return 0;
+    unsigned long number = strtoul(entry->name + 5, &end, 10);
+    if (*end || !number || number > UINT32_MAX)
+        return 0;
+    if (n->count == n->room) {
+        size_t room = n->room * 2 + 16;
+        uint32_t *bigger = sl_realloc(n->list, room * sizeof *bigger);
+        if (!bigger)
+            return SL_ERR_NO_MEMORY;
+        n->list = bigger;
+        n->room = room;
+    }
+    n->list[n->count++] = (uint32_t)number;
+    return 0;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+int sl_pg_base_load_packs(struct sl_client *client, const char *label, uint64_t step_ms,
+                          struct sl_pg_base **ret_base, struct sl_err *err)
+{
+    struct sl_pg_base *base;
+    struct numbers numbers = {0};
+    char folder[SL_NAME_MAX];
+    int rc = base_new(&base, err);
+    if (rc)
+        return rc;
+    base->by_piece = true;
+    snprintf(folder, sizeof folder, "backup/%s", label);
+    rc = sl_client_list(client, folder, "", list_pack, &numbers, sl_deadline_in_ms(step_ms), err);
+    if (rc == SL_ERR_NO_MEMORY)
+        no_memory(err);
+    if (numbers.count)
+        qsort(numbers.list, numbers.count, sizeof *numbers.list, by_value);
+    for (size_t i = 0; !rc && i < numbers.count; i++)
+        rc = load_pack(base, client, label, numbers.list[i], step_ms, err);
+    sl_free(numbers.list);
+    if (!rc)
+        rc = base_end(base, err);
     if (rc) {
         sl_pg_base_free(base);
         return rc;
@@ -307,179 +464,4 @@ size_t sl_pg_base_packs(const struct sl_pg_base *base, const struct sl_manifest_
 uint32_t sl_pg_base_last_pack(const struct sl_pg_base *base)
 {
     return base->pack_count ? base->packs[base->pack_count - 1].number : 0;
-}
-
-/* --- finding -----------------------------------------------------------------------------------
- */
-
-void sl_pg_based_fini(struct sl_pg_based *based)
-{
-    sl_free(based->groups);
-    sl_free(based->entry.extents);
-    *based = (struct sl_pg_based){0};
-}
-
-static bool parse_groups(const uint8_t *record, size_t count, const char *path, uint64_t offset,
-                         struct sl_pg_based *based)
-{
-    char text[SL_PATH_MAX];
-    struct sl_reader r = sl_reader_on(record, count);
-    sl_read_string(&r, text, sizeof text);
-    if (sl_read_u64(&r) != offset || strcmp(text, path) != 0)
-        return false;
-    based->length = sl_read_u64(&r);
-    based->group_count = sl_read_u32(&r);
-    size_t bytes = (size_t)based->group_count * ENTRY_BYTES;
-    if (bytes > based->groups_room) {
-        sl_free(based->groups);
-        based->groups = sl_alloc(bytes);
-        based->groups_room = based->groups ? bytes : 0;
-    }
-    if (!based->groups && bytes)
-        return false;
-    sl_read_into(&r, based->groups, bytes);
-    return !r.failed && !sl_reader_left(&r) &&
-           based->group_count == (based->length + SL_PG_GROUP_BYTES - 1) / SL_PG_GROUP_BYTES;
-}
-
-static bool parse_entry(const uint8_t *record, size_t count, const char *path,
-                        struct sl_manifest_entry *entry)
-{
-    struct sl_reader r = sl_reader_on(record, count);
-    sl_read_string(&r, entry->path, sizeof entry->path);
-    entry->size = sl_read_u64(&r);
-    entry->extent_count = sl_read_u32(&r);
-    if (r.failed || strcmp(entry->path, path) != 0)
-        return false;
-    if (entry->extent_count > entry->extent_room) {
-        sl_free(entry->extents);
-        entry->extents = sl_calloc(entry->extent_count, sizeof *entry->extents);
-        entry->extent_room = entry->extents ? entry->extent_count : 0;
-    }
-    if (!entry->extents && entry->extent_count)
-        return false;
-    for (uint32_t i = 0; i < entry->extent_count; i++) {
-        struct sl_extent *x = &entry->extents[i];
-        x->offset = sl_read_u64(&r);
-        x->length = sl_read_u64(&r);
-        x->pack_offset = sl_read_u64(&r);
-        x->pack = sl_read_u32(&r);
-    }
-    return !r.failed;
-}
-
-/* The record with this key for which `take` is true. */
-static int find(const struct index *index, uint64_t key,
-                bool (*take)(void *arg, const uint8_t *record, size_t count), void *arg,
-                struct sl_err *err)
-{
-    for (size_t i = index_find(index, key); i < index->count && index->places[i].key == key; i++) {
-        const struct place *place = &index->places[i];
-        SL_CLEANUP_FREE uint8_t *record = sl_alloc(place->bytes);
-        if (!record)
-            return no_memory(err);
-        int rc = sl_pg_spool_read(index->spool, place->at, record, place->bytes, err);
-        if (rc)
-            return rc;
-        if (take(arg, record, place->bytes))
-            return 1;
-    }
-    return 0;
-}
-
-struct sought {
-    const char *path;
-    uint64_t offset;
-    struct sl_pg_based *based;
-};
-
-static bool take_groups(void *arg, const uint8_t *record, size_t count)
-{
-    struct sought *s = arg;
-    return parse_groups(record, count, s->path, s->offset, s->based);
-}
-
-static bool take_entry(void *arg, const uint8_t *record, size_t count)
-{
-    struct sought *s = arg;
-    return parse_entry(record, count, s->path, &s->based->entry);
-}
-
-int sl_pg_base_find(const struct sl_pg_base *base, const char *path, uint64_t offset,
-                    struct sl_pg_based *based, struct sl_err *err)
-{
-    struct sought sought = {path, offset, based};
-    int rc = find(&base->groups, key_of(path, offset), take_groups, &sought, err);
-    return rc == 1 ? find(&base->entries, key_of(path, 0), take_entry, &sought, err) : rc;
-}
-
-bool sl_pg_based_same(const struct sl_pg_based *based, uint32_t index, const struct sl_id *digest,
-                      size_t count)
-{
-    uint64_t start = (uint64_t)index * SL_PG_GROUP_BYTES;
-    if (index >= based->group_count || start >= based->length)
-        return false;
-    uint64_t length = based->length - start;
-    return (length < SL_PG_GROUP_BYTES ? length : SL_PG_GROUP_BYTES) == count &&
-           !memcmp(based->groups + (size_t)index * ENTRY_BYTES, digest->bytes, 8);
-}
-
-/* --- extents -----------------------------------------------------------------------------------
- */
-
-void sl_pg_extent_add(struct sl_extent *extents, uint32_t *count, struct sl_extent extent)
-{
-    struct sl_extent *last = *count ? &extents[*count - 1] : NULL;
-    if (last && last->offset + last->length == extent.offset && last->pack == extent.pack &&
-        (!extent.pack || last->pack_offset + last->length == extent.pack_offset))
-        last->length += extent.length;
-    else if (extent.length)
-        extents[(*count)++] = extent;
-}
-
-static bool use_pack(struct sl_pg_base *base, uint32_t number)
-{
-    size_t low = 0, high = base->pack_count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (base->packs[middle].number < number)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    if (low == base->pack_count || base->packs[low].number != number)
-        return false;
-    __atomic_store_n(&base->used[low], true, __ATOMIC_RELAXED);
-    return true;
-}
-
-bool sl_pg_base_extents(struct sl_pg_base *base, const struct sl_pg_based *based, uint64_t offset,
-                        uint64_t length, struct sl_extent *extents, uint32_t *count)
-{
-    const struct sl_manifest_entry *e = &based->entry;
-    uint32_t low = 0, high = e->extent_count, most = *count + SL_PG_BASED_MOST;
-    while (low < high) { /* the first that ends behind the offset */
-        uint32_t middle = low + (high - low) / 2;
-        if (e->extents[middle].offset + e->extents[middle].length <= offset)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    for (; length && low < e->extent_count && *count < most; low++) {
-        const struct sl_extent *x = &e->extents[low];
-        if (x->offset > offset)
-            return false;
-        uint64_t skip = offset - x->offset, part = x->length - skip;
-        part = part < length ? part : length;
-        if (x->pack && !use_pack(base, x->pack))
-            return false;
-        sl_pg_extent_add(extents, count,
-                         (struct sl_extent){.offset = offset,
-                                            .length = part,
-                                            .pack_offset = x->pack ? x->pack_offset + skip : 0,
-                                            .pack = x->pack});
-        offset += part;
-        length -= part;
-    }
-    return !length;
 }

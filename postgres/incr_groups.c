@@ -2,6 +2,7 @@
 #include "core/base/alloc.h"
 #include "postgres/incr.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define ENTRY_BYTES 12
@@ -26,6 +27,16 @@ size_t sl_pg_groups_head(uint8_t bytes[16])
     sl_write_u32(&w, 1);
     sl_write_u32(&w, SL_PG_GROUP_BYTES);
     return sl_writer_used(&w);
+}
+
+void sl_pg_pack_name(const char *label, uint32_t number, char name[SL_NAME_MAX])
+{
+    snprintf(name, SL_NAME_MAX, "backup/%s/pack-%04u", label, number);
+}
+
+void sl_pg_groups_name(const char *label, uint32_t number, char name[SL_NAME_MAX])
+{
+    snprintf(name, SL_NAME_MAX, "backup/%s/groups-%04u", label, number);
 }
 
 static uint8_t *more(struct sl_pg_groups *g, size_t count)

@@ -91,6 +91,7 @@ static int add_backup(void *arg, const struct sl_pg_backup_info *info)
     int rc = add_keep(l, info->label, one);
     if (rc)
         return rc;
+    json_object_set(one, "resumed", json_object_get(info->json, "resumed"));
     json_object_set(one, "annotation", json_object_get(info->json, "annotations"));
     json_object_set(one, "pages", json_object_get(info->json, "pages"));
     if (set) {
@@ -231,6 +232,11 @@ static void print_backup(const json_t *backup)
     printf("; changed: %s; in the repository: %s\n", delta, stored);
     if (json_object_get(backup, "prior"))
         printf("        builds on: %s\n", text_at(backup, "prior", NULL));
+    if (json_object_get(backup, "resumed"))
+        printf("        broken off and resumed: attempt %llu, %s from those before\n",
+               (unsigned long long)number_at(backup, "resumed", "attempt"),
+               sl_bytes_text(number_at(json_object_get(backup, "resumed"), "bytes", NULL), rate,
+                             sizeof rate));
     if (json_object_get(backup, "keep"))
         printf("        kept until unkeep (WAL: %s)\n", text_at(backup, "keep", NULL));
     print_pages(json_object_get(backup, "pages"));
