@@ -72,6 +72,8 @@ static int take(struct sl_pg_backup *b, struct sl_err *err)
     if (!rc)
         rc = sl_pg_backup_start(b, err);
     if (!rc)
+        rc = sl_pg_incr_summary(b, err);
+    if (!rc)
         rc = sl_pg_backup_files(b, sl_pg_jobs(b->invocation), err);
     if (!rc)
         rc = finish_files(b, err);
@@ -106,6 +108,7 @@ static void report(const struct sl_pg_backup *b)
     if (b->prior[0])
         json_object_set_new(r, "prior", json_string(b->prior));
     json_object_set_new(r, "delta_bytes", json_integer((json_int_t)atomic_load(&b->delta)));
+    json_object_set_new(r, "read_bytes", json_integer((json_int_t)atomic_load(&b->read)));
     if (b->broken) {
         json_object_set_new(r, "attempt", json_integer(b->attempt));
         json_object_set_new(r, "resumed_bytes", json_integer((json_int_t)atomic_load(&b->resumed)));
@@ -166,6 +169,7 @@ static void release(struct sl_pg_backup *b)
     sl_pg_backup_config_free(b);
     sl_pg_base_free(b->base);
     sl_pg_base_free(b->broken);
+    sl_pg_summary_free(b->summary);
     sl_free(b->packs);
     sl_free(b->data_folder);
     sl_free(b->backup_label);

@@ -18,6 +18,7 @@
 #include "postgres/incr.h"
 #include "postgres/page_check.h"
 #include "postgres/repository.h"
+#include "postgres/wal_summary.h"
 
 #include <stdatomic.h>
 
@@ -50,9 +51,10 @@ struct sl_pg_backup {
     char prior[SL_LABEL_MAX]; /* the backup it builds on, or "" */
     struct sl_pg_base *base;  /* that; NULL: none */
     struct sl_pg_base
-        *broken;         /* what was stored of this backup before it was broken off, or NULL */
-    unsigned attempt;    /* 1; of a resumed backup 2, 3, … */
-    uint32_t first_pack; /* the first number of this attempt's packs */
+        *broken; /* what was stored of this backup before it was broken off, or NULL */
+    struct sl_pg_summary *summary; /* what changed since, by WAL; NULL: found by comparison */
+    unsigned attempt;              /* 1; of a resumed backup 2, 3, … */
+    uint32_t first_pack;           /* the first number of this attempt's packs */
 
     /* from the server */
     json_t *tablespaces; /* [{"oid":…,"name":…,"path":…}] */
@@ -81,6 +83,7 @@ struct sl_pg_backup {
     size_t fragment_count;
     atomic_uint_least64_t files, bytes, stored_bytes, vanished, pages;
     atomic_uint_least64_t delta;   /* bytes of files that were stored, before compression */
+    atomic_uint_least64_t read;    /* bytes of files that were read */
     atomic_uint_least64_t resumed; /* the same, by attempts before this one */
 };
 
@@ -99,6 +102,8 @@ int sl_pg_standby_switch(struct sl_pg_backup *b, struct sl_err *err);
  * After "open" was published: the backup builds on one that is not gone. */
 int sl_pg_incr_choose(struct sl_pg_backup *b, struct sl_err *err);
 int sl_pg_incr_load(struct sl_pg_backup *b, struct sl_err *err);
+/* After the start: what WAL summaries say, if they say all; else why not, in the log. */
+int sl_pg_incr_summary(struct sl_pg_backup *b, struct sl_err *err);
 const char *sl_pg_backup_type(const struct sl_pg_backup *b); /* "full", "diff", "incr" */
 
 /* backup_files.c: how much there is to do: the same walk, without reading; and */

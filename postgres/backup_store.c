@@ -89,6 +89,7 @@ static int copy_range(struct sl_pg_packer *p, int fd, uint64_t offset, uint64_t 
             return rc;
         done += (uint64_t)n;
     }
+    atomic_fetch_add(&p->backup->read, done);
     p->entry.crc32c = crc;
     *ret_done = done;
     return 0;
@@ -111,18 +112,17 @@ static int read_group(struct sl_pg_packer *p, int fd, uint64_t offset, size_t co
             break;
         got += (size_t)n;
     }
+    atomic_fetch_add(&p->backup->read, got);
     *ret_count = got;
     return 0;
 }
 
-/* Refers to where `base` has these bytes; false when it has not all of them, or others. */
+/* Refers to where `base` has these bytes; false when it has not all of them. */
 static bool refer(struct sl_pg_packer *p, struct sl_pg_base *base, const struct sl_pg_based *based,
-                  uint64_t offset, uint32_t index, const struct sl_id *digest, size_t count)
+                  uint64_t offset, size_t count)
 {
     uint32_t before = p->entry.extent_count;
     struct sl_extent last = before ? p->extents[before - 1] : (struct sl_extent){0};
-    if (!based->found || !sl_pg_based_same(based, index, digest, count))
-        return false;
     if (sl_pg_base_extents(base, based, offset, count, p->extents, &p->entry.extent_count))
         return true;
     p->entry.extent_count = before;
@@ -131,15 +131,23 @@ static bool refer(struct sl_pg_packer *p, struct sl_pg_base *base, const struct 
     return false;
 }
 
+static bool refer_same(struct sl_pg_packer *p, struct sl_pg_base *base,
+                       const struct sl_pg_based *based, uint64_t offset, uint32_t index,
+                       const struct sl_id *digest, size_t count)
+{
+    return based->found && sl_pg_based_same(based, index, digest, count) &&
+           refer(p, base, based, offset, count);
+}
+
 /* One group that was read: refers to where it is stored already, else stores it. */
 static int store_group(struct sl_pg_packer *p, uint64_t offset, uint32_t index, size_t count,
                        struct sl_err *err)
 {
     struct sl_pg_backup *b = p->backup;
     struct sl_id digest = sl_digest(b->digest_seed, p->buffer, count);
-    if (refer(p, b->base, &p->based, offset, index, &digest, count))
+    if (refer_same(p, b->base, &p->based, offset, index, &digest, count))
         return 0;
-    if (refer(p, b->broken, &p->resumed, offset, index, &digest, count)) {
+    if (refer_same(p, b->broken, &p->resumed, offset, index, &digest, count)) {
         atomic_fetch_add(&b->resumed, count);
         return 0;
     }
@@ -152,20 +160,55 @@ static int store_group(struct sl_pg_packer *p, uint64_t offset, uint32_t index, 
     return rc;
 }
 
+/* Of a group that WAL says has not changed since the base: refers to it without reading. */
+static bool pass_group(struct sl_pg_packer *p, const struct sl_pg_summary_file *file,
+                       uint64_t first, uint64_t offset, uint32_t index, size_t count, uint32_t *crc)
+{
+    struct sl_pg_backup *b = p->backup;
+    uint64_t group = first + offset / SL_PG_GROUP_BYTES;
+    if (group >= UINT32_MAX || sl_pg_based_length(&p->based, index) != count ||
+        sl_pg_summary_changed(b->summary, file, (uint32_t)group) ||
+        !refer(p, b->base, &p->based, offset, count))
+        return false;
+    *crc = sl_crc32c_combine(*crc, sl_pg_based_crc(&p->based, index), count);
+    sl_pg_page_check_skip(&p->pages, count);
+    sl_pg_groups_repeat(&p->groups, &p->based, index);
+    return true;
+}
+
+/* Do WAL summaries tell of this file? Then the number of its first group in the relation. */
+static bool is_summarised(const struct sl_pg_packer *p, struct sl_pg_summary_file *file,
+                          uint64_t *ret_first)
+{
+    const struct sl_pg_backup *b = p->backup;
+    uint32_t block;
+    if (!b->summary || !p->based.found || !sl_pg_summary_find(b->summary, p->entry.path, file) ||
+        !sl_pg_page_file(p->entry.path, b->control.relation_segment_blocks, &block))
+        return false;
+    *ret_first = block / (SL_PG_GROUP_BYTES / b->control.block_bytes);
+    return true;
+}
+
 /* As copy_range(), of a file that the base has: adds the extents, too. */
 static int copy_changed(struct sl_pg_packer *p, int fd, uint64_t offset, uint64_t length,
                         uint64_t *ret_done, struct sl_err *err)
 {
-    uint64_t done = 0;
+    struct sl_pg_summary_file file;
+    uint64_t done = 0, first = 0;
     uint32_t crc = 0;
+    bool summarised = is_summarised(p, &file, &first);
     for (uint32_t index = 0; done < length; index++) {
         size_t want =
             length - done < SL_PG_GROUP_BYTES ? (size_t)(length - done) : SL_PG_GROUP_BYTES;
         size_t count = 0;
         uint64_t began = sl_now_ns();
-        int rc = read_group(p, fd, offset + done, want, &count, err);
+        int rc = sl_pg_packer_extent_room(p, err);
+        if (!rc && summarised && pass_group(p, &file, first, offset + done, index, want, &crc)) {
+            done += want;
+            continue;
+        }
         if (!rc)
-            rc = sl_pg_packer_extent_room(p, err);
+            rc = read_group(p, fd, offset + done, want, &count, err);
         if (rc)
             return rc;
         if (!count)

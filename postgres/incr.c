@@ -86,3 +86,81 @@ int sl_pg_incr_load(struct sl_pg_backup *b, struct sl_err *err)
     fflush(stdout);
     return 0;
 }
+
+/* --- WAL summaries -----------------------------------------------------------------------------
+ */
+
+static void compare_all(const char *why)
+{
+    sl_log(SL_LOG_INFO, "postgres", "all files are read and compared, without WAL summaries: %s",
+           why);
+}
+
+/* Why they cannot be asked for, or NULL. */
+static const char *unusable(const struct sl_pg_backup *b, const struct sl_pg_backup_info *prior)
+{
+    bool sums = json_is_true(json_object_get(prior->json, "data_checksums"));
+    if (prior->timeline != b->control.timeline)
+        return "the timeline is not that of the backup that it builds on";
+    if (prior->start_lsn >= b->start_lsn)
+        return "the backup that it builds on started later in WAL";
+    if (sums != (b->control.data_checksum_version != 0)) /* pg_checksums writes no WAL */
+        return "page checksums were switched on or off since";
+    if (SL_PG_GROUP_BYTES % b->control.block_bytes ||
+        b->control.relation_segment_blocks % (SL_PG_GROUP_BYTES / b->control.block_bytes))
+        return "the server's block or segment size is unusual";
+    return NULL;
+}
+
+static int is_summarizing(struct sl_pg_backup *b, struct sl_err *err)
+{
+    struct sl_pg_rows *rows = NULL;
+    int rc = sl_pg_db_query(b->db, "SELECT current_setting('summarize_wal')", NULL, 0,
+                            sl_pg_backup_deadline(b), &rows, err);
+    if (rc)
+        return rc;
+    const char *value = sl_pg_rows_value(rows, 0, 0);
+    rc = value && !strcmp(value, "on");
+    sl_pg_rows_free(rows);
+    return rc;
+}
+
+static int load_summary(struct sl_pg_backup *b, const struct sl_pg_backup_info *prior,
+                        struct sl_err *err)
+{
+    char why[SL_PG_SUMMARY_WHY] = "";
+    const char *not_at_all = unusable(b, prior);
+    if (not_at_all)
+        return compare_all(not_at_all), 0;
+    const struct sl_pg_summary_range range = {b->control.timeline,
+                                              SL_PG_GROUP_BYTES / b->control.block_bytes,
+                                              prior->start_lsn, b->start_lsn};
+    int rc = sl_pg_summary_load(b->db, &range, b->step_ms, &b->summary, why, err);
+    if (rc == SL_ERR_DB_QUERY) { /* the right to call these functions, say */
+        compare_all(err ? err->msg : "");
+        return 0;
+    }
+    if (!rc)
+        compare_all(why);
+    else if (rc == 1)
+        sl_log(SL_LOG_INFO, "postgres", "only blocks that WAL summaries name are read");
+    return rc < 0 ? rc : 0;
+}
+
+int sl_pg_incr_summary(struct sl_pg_backup *b, struct sl_err *err)
+{
+    if (!b->base || b->server.version_num < 170000)
+        return 0;
+    int rc = is_summarizing(b, err);
+    if (rc < 0)
+        return rc;
+    if (!rc)
+        return compare_all("summarize_wal is off"), 0;
+    struct sl_pg_backup_info prior;
+    rc = sl_pg_catalog_read(b->repository.client, b->prior, sl_pg_backup_deadline(b), &prior, err);
+    if (rc)
+        return rc;
+    rc = load_summary(b, &prior, err);
+    sl_pg_backup_info_fini(&prior);
+    return rc;
+}

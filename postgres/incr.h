@@ -3,8 +3,8 @@
  * Every backup stores, beside each pack, an object of groups: for each piece of a file a checksum
  * of each group of 32 KiB (4 pages). The next backup reads each file, compares group by group, and
  * stores those that differ; for the others its manifest refers to where the earlier one has them.
- * So an increment reads everything, and sends and stores what changed. docs/repository.md has the
- * bytes.
+ * So an increment reads everything (but what WAL summaries rule out), and sends and stores what
+ * changed. docs/repository.md has the bytes.
  */
 #ifndef SL_POSTGRES_INCR_H
 #define SL_POSTGRES_INCR_H
@@ -19,6 +19,7 @@
 /* --- writing ------------------------------------------------------------------------------------
  */
 
+struct sl_pg_based;
 /* Records of one pack, in memory until it is stored. One thread. */
 struct sl_pg_groups {
     struct sl_digester *digester;
@@ -36,6 +37,9 @@ void sl_pg_groups_fini(struct sl_pg_groups *g);
 /* A piece of a file begins; its bytes; it ends (`length` of them). */
 void sl_pg_groups_begin(struct sl_pg_groups *g, const char *path, uint64_t offset);
 void sl_pg_groups_feed(struct sl_pg_groups *g, const void *bytes, size_t count);
+/* A whole group (the piece's last may be shorter) that was not read: as an earlier record has it.
+ */
+void sl_pg_groups_repeat(struct sl_pg_groups *g, const struct sl_pg_based *based, uint32_t index);
 int sl_pg_groups_end(struct sl_pg_groups *g, uint64_t length, struct sl_err *err);
 /* The head of the object; the names of a backup's pack and of its groups. */
 size_t sl_pg_groups_head(uint8_t bytes[16]);
@@ -69,6 +73,9 @@ void sl_pg_base_free(struct sl_pg_base *base); /* NULL ok */
 /* The piece that begins at `offset`: 1, 0 when it has none, or a code. Any thread. */
 int sl_pg_base_find(const struct sl_pg_base *base, const char *path, uint64_t offset,
                     struct sl_pg_based *based, struct sl_err *err);
+/* How long group `index` is, 0 when there is none; its CRC-32C. */
+size_t sl_pg_based_length(const struct sl_pg_based *based, uint32_t index);
+uint32_t sl_pg_based_crc(const struct sl_pg_based *based, uint32_t index);
 void sl_pg_based_fini(struct sl_pg_based *based);
 /* Is group `index` the same? */
 bool sl_pg_based_same(const struct sl_pg_based *based, uint32_t index, const struct sl_id *digest,

@@ -124,14 +124,26 @@ int sl_pg_base_find(const struct sl_pg_base *base, const char *path, uint64_t of
     return rc == 1 && base->by_piece && based->groups_pack != based->entry_pack ? 0 : rc;
 }
 
-bool sl_pg_based_same(const struct sl_pg_based *based, uint32_t index, const struct sl_id *digest,
-                      size_t count)
+size_t sl_pg_based_length(const struct sl_pg_based *based, uint32_t index)
 {
     uint64_t start = (uint64_t)index * SL_PG_GROUP_BYTES;
     if (index >= based->group_count || start >= based->length)
-        return false;
+        return 0;
     uint64_t length = based->length - start;
-    return (length < SL_PG_GROUP_BYTES ? length : SL_PG_GROUP_BYTES) == count &&
+    return length < SL_PG_GROUP_BYTES ? (size_t)length : SL_PG_GROUP_BYTES;
+}
+
+uint32_t sl_pg_based_crc(const struct sl_pg_based *based, uint32_t index)
+{
+    struct sl_reader r =
+        sl_reader_on(based->groups + (size_t)index * SL_PG_GROUP_ENTRY + 8, sizeof(uint32_t));
+    return sl_read_u32(&r);
+}
+
+bool sl_pg_based_same(const struct sl_pg_based *based, uint32_t index, const struct sl_id *digest,
+                      size_t count)
+{
+    return count && sl_pg_based_length(based, index) == count &&
            !memcmp(based->groups + (size_t)index * SL_PG_GROUP_ENTRY, digest->bytes, 8);
 }
 

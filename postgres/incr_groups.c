@@ -103,6 +103,14 @@ void sl_pg_groups_feed(struct sl_pg_groups *g, const void *bytes, size_t count)
     }
 }
 
+void sl_pg_groups_repeat(struct sl_pg_groups *g, const struct sl_pg_based *based, uint32_t index)
+{
+    uint8_t *at = more(g, ENTRY_BYTES);
+    if (at)
+        memcpy(at, based->groups + (size_t)index * ENTRY_BYTES, ENTRY_BYTES);
+    g->count++;
+}
+
 int sl_pg_groups_end(struct sl_pg_groups *g, uint64_t length, struct sl_err *err)
 {
     if (g->filled && !g->failed)

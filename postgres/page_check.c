@@ -134,6 +134,11 @@ static void judge(struct sl_pg_page_check *check, const uint8_t *page)
     check->judged++;
 }
 
+void sl_pg_page_check_skip(struct sl_pg_page_check *check, size_t count)
+{
+    check->offset += count;
+}
+
 void sl_pg_page_check_feed(struct sl_pg_page_check *check, const uint8_t *bytes, size_t count)
 {
     if (!check->page_bytes)

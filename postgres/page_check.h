@@ -38,6 +38,8 @@ struct sl_pg_page_check {
 /* `offset` (a multiple of page_bytes, else nothing is judged) is where the passage begins. */
 void sl_pg_page_check_begin(struct sl_pg_page_check *check, uint32_t page_bytes,
                             uint32_t first_block, uint64_t start_lsn, int fd, uint64_t offset);
+/* Passes over whole pages that were not read. */
+void sl_pg_page_check_skip(struct sl_pg_page_check *check, size_t count);
 void sl_pg_page_check_feed(struct sl_pg_page_check *check, const uint8_t *bytes, size_t count);
 
 #endif
