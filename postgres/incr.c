@@ -106,6 +106,8 @@ static const char *unusable(const struct sl_pg_backup *b, const struct sl_pg_bac
         return "the backup that it builds on started later in WAL";
     if (sums != (b->control.data_checksum_version != 0)) /* pg_checksums writes no WAL */
         return "page checksums were switched on or off since";
+    if (json_integer_value(json_object_get(json_object_get(prior->json, "pages"), "bad")))
+        return "the backup that it builds on has damaged pages";
     if (SL_PG_GROUP_BYTES % b->control.block_bytes ||
         b->control.relation_segment_blocks % (SL_PG_GROUP_BYTES / b->control.block_bytes))
         return "the server's block or segment size is unusual";
