@@ -49,7 +49,8 @@ struct sl_help {
 void sl_help_overview(const struct sl_help *help, FILE *out);
 void sl_help_command(const struct sl_help *help, const struct sl_command *command, FILE *out);
 /* Writes sluice.1, sluice-COMMAND.1, sluice.conf.5, sluiced.conf.5 and sluiced.8, as scdoc, to a
- * folder. */
+ * folder; of an engine that is not the default one only its own, sluice-ENGINE.1 and
+ * sluice-ENGINE-COMMAND.1. */
 int sl_help_man(const struct sl_help *help, const char *folder, struct sl_err *err);
 void sl_help_completion(const struct sl_help *help, FILE *out);
 

@@ -1,6 +1,7 @@
 /* The man pages' sources (scdoc), all from the tables of commands and options. */
 #include "core/base/alloc.h"
 #include "core/cli/cli.h"
+#include "core/cli/connect.h"
 #include "core/cli/daemon.h"
 
 #include <errno.h>
@@ -44,11 +45,22 @@ static void bold(FILE *out, const char *text)
     fputc('*', out);
 }
 
-static int command_page(const struct sl_help *help, const struct sl_command *command,
-                        const char *folder, struct sl_err *err)
+/* Engines have commands of the same names: the pages of one that has to be asked for are
+ * sluice-ENGINE-COMMAND(1). */
+static bool has_plain_names(const struct sl_engine *engine)
 {
-    char name[64];
-    snprintf(name, sizeof name, "sluice-%s", command->name);
+    for (const struct sl_option *option = sl_core_options; option->name; option++)
+        if (strcmp(option->name, "engine") == 0)
+            return strcmp(option->default_text, engine->name) == 0;
+    return true;
+}
+
+/* `prefix`: "", or the engine's name and a dash. */
+static int command_page(const struct sl_help *help, const struct sl_command *command,
+                        const char *prefix, const char *folder, struct sl_err *err)
+{
+    char name[128];
+    snprintf(name, sizeof name, "sluice-%s%s", prefix, command->name);
     FILE *out = open_page(folder, name, 1, err);
     if (!out)
         return err ? err->code : SL_ERR_WRITE;
@@ -63,7 +75,10 @@ static int command_page(const struct sl_help *help, const struct sl_command *com
                    : command->summary   ? command->summary
                                         : "");
     sl_options_man(help->options, command->name, out);
-    fputs("# SEE ALSO\n\n*sluice*(1), *sluice.conf*(5), *sluiced*(8)\n", out);
+    fputs("# SEE ALSO\n\n*sluice*(1), ", out);
+    if (*prefix)
+        fprintf(out, "*sluice-%.*s*(1), ", (int)strlen(prefix) - 1, prefix);
+    fputs("*sluice.conf*(5), *sluiced*(8)\n", out);
     return close_page(out, err);
 }
 
@@ -202,21 +217,62 @@ static int config_pages(const struct sl_help *help, const char *folder, struct s
 }
 
 static int command_pages(const struct sl_help *help, const struct sl_command *commands,
-                         const char *folder, struct sl_err *err)
+                         const char *prefix, const char *folder, struct sl_err *err)
 {
     int rc = 0;
     for (; commands->name && !rc; commands++)
-        rc = command_page(help, commands, folder, err);
+        rc = command_page(help, commands, prefix, folder, err);
     return rc;
+}
+
+/* sluice-ENGINE(1): an engine that has to be asked for, its commands and keys. */
+static int engine_page(const struct sl_help *help, const char *folder, struct sl_err *err)
+{
+    char name[64];
+    const struct sl_engine *engine = help->engine;
+    const struct sl_option *const tables[] = {engine->options};
+    struct sl_options *options = NULL;
+    int rc = sl_options_new(tables, 1, &options, err);
+    if (rc)
+        return rc;
+    snprintf(name, sizeof name, "sluice-%s", engine->name);
+    FILE *out = open_page(folder, name, 1, err);
+    if (out) {
+        fprintf(out, "%s - backups of %s\n\n# DESCRIPTION\n\n", name, engine->title);
+        fprintf(out,
+                "A stanza with the line *engine* = *%s* in its section of " SL_CLI_CONFIG
+                " (or *--engine=%s*) has these commands beside those of *sluice*(1). Each has "
+                "a page *sluice-%s-COMMAND*(1); *sluice help COMMAND --engine=%s* shows the same."
+                "\n\n# COMMANDS\n\n",
+                engine->name, engine->name, engine->name, engine->name);
+        man_commands(engine->commands, out);
+        sl_options_man_keys(options, out);
+        fputs("# SEE ALSO\n\n*sluice*(1), *sluice.conf*(5), *sluiced*(8)\n", out);
+        rc = close_page(out, err);
+    } else {
+        rc = err ? err->code : SL_ERR_WRITE;
+    }
+    sl_options_free(options);
+    return rc;
+}
+
+static int engine_pages(const struct sl_help *help, const char *folder, struct sl_err *err)
+{
+    char prefix[64];
+    int rc = engine_page(help, folder, err);
+    snprintf(prefix, sizeof prefix, "%s-", help->engine->name);
+    return rc ? rc : command_pages(help, help->engine->commands, prefix, folder, err);
 }
 
 int sl_help_man(const struct sl_help *help, const char *folder, struct sl_err *err)
 {
+    if (help->engine && !has_plain_names(help->engine))
+        return engine_pages(help, folder, err);
     int rc = main_page(help, folder, err);
     if (!rc)
-        rc = command_pages(help, sl_core_commands, folder, err);
+        rc = command_pages(help, sl_core_commands, "", folder, err);
     if (!rc && help->engine)
-        rc = command_pages(help, help->engine->commands, folder, err);
+        rc = command_pages(help, help->engine->commands, "", folder, err);
     if (!rc)
         rc = config_pages(help, folder, err);
     return rc ? rc : daemon_page(folder, err);

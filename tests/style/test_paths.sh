@@ -16,7 +16,7 @@ for page in "${pages[@]}"; do
   # build/… is made, not kept
   while read -r path; do
     exists "${path%/}" || missing "$page" "$path"
-  done < <(grep -oE '(^|[^[:alnum:]_./<-])(core|postgres|tests|docs|dist|cmake)(/[[:alnum:]_.-]+)+' "$page" |
+  done < <(grep -oE '(^|[^[:alnum:]_./<-])(core|postgres|mysql|tests|docs|dist|cmake)(/[[:alnum:]_.-]+)+' "$page" |
     sed -E 's/^[^[:alnum:]]//; s/\.$//' | sort -u)
   while read -r name; do
     [ -e "docs/$name" ] || [ -e "$name" ] || missing "$page" "$name"
@@ -34,7 +34,7 @@ done < <(git ls-files -z -- '*.c' '*.h' '*.sh' '*.txt' '*.cmake' quickstart test
 
 # The commands that README types, and every command of the command itself in its man pages' table.
 while read -r command; do
-  grep -rqE "(\.name = |\{)\"$command\"" core/cli postgres || missing README.md "sluice $command"
+  grep -rqE "(\.name = |\{)\"$command\"" core/cli postgres mysql || missing README.md "sluice $command"
 done < <(grep -oE '\bsluice [a-z][a-z-]+' README.md | sed 's/^sluice //' | grep -E -- '^(archive|stanza|check|backup|info|restore|verify|cert|expire|help)' | sort -u)
 
 # Who types README's line has the packages that quickstart installs to build.
