@@ -5,6 +5,8 @@
 #include "core/plugin/engine.h"
 
 int sl_my_stanza_create(struct sl_invocation *invocation, struct sl_err *err);
+int sl_my_stanza_upgrade(struct sl_invocation *invocation, struct sl_err *err);
+int sl_my_check(struct sl_invocation *invocation, struct sl_err *err);
 int sl_my_backup(struct sl_invocation *invocation, struct sl_err *err);
 int sl_my_restore(struct sl_invocation *invocation, struct sl_err *err);
 int sl_my_info(struct sl_invocation *invocation, struct sl_err *err);

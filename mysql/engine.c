@@ -9,6 +9,23 @@ static const struct sl_command commands[] = {
                     "refused. Makes the repository if need be.",
      .needs_stanza = true,
      .run = sl_my_stanza_create},
+    {.name = "stanza-upgrade",
+     .args = "",
+     .summary = "say that another server has taken the place of the stanza's",
+     .description =
+         "After a failover, or when MariaDB's server_id, host name or port were changed. Backups "
+         "of the server before stay and can be restored; the next backup is a full one.",
+     .needs_stanza = true,
+     .run = sl_my_stanza_upgrade},
+    {.name = "check",
+     .args = "",
+     .summary = "see that server, backup tool and repository work together",
+     .description = "Says over which transport the repository is reached, whether the account has "
+                    "the rights that docs/mysql.md names, whether the backup tool is there and "
+                    "fits, and what in the server's settings would make a restore to a point in "
+                    "time impossible. Changes nothing.",
+     .needs_stanza = true,
+     .run = sl_my_check},
     {.name = "backup",
      .args = "",
      .summary = "back up a running server",
@@ -38,41 +55,43 @@ static const struct sl_command commands[] = {
     {.name = NULL},
 };
 
+#define SERVER_COMMANDS "stanza-create stanza-upgrade check backup"
+
 static const struct sl_option options[] = {
     {.name = "my-defaults-file",
      .type = SL_OPTION_STRING,
      .value_name = "FILE",
-     .commands = "stanza-create backup",
+     .commands = SERVER_COMMANDS,
      .group = "MariaDB or MySQL server",
      .help = "file with a [client] section: user, password, TLS; the only place for a password "
              "(default: the files that the server's own clients read)"},
     {.name = "my-host",
      .type = SL_OPTION_STRING,
      .value_name = "HOST",
-     .commands = "stanza-create backup",
+     .commands = SERVER_COMMANDS,
      .help = "host name of the server; a backup needs its data directory on this host"},
     {.name = "my-port",
      .type = SL_OPTION_INT,
      .value_name = "PORT",
      .min = 1,
      .max = 65535,
-     .commands = "stanza-create backup",
+     .commands = SERVER_COMMANDS,
      .help = "port of the server"},
     {.name = "my-socket",
      .type = SL_OPTION_STRING,
      .value_name = "FILE",
-     .commands = "stanza-create backup",
+     .commands = SERVER_COMMANDS,
      .help = "socket of the server"},
     {.name = "my-user",
      .type = SL_OPTION_STRING,
      .value_name = "NAME",
-     .commands = "stanza-create backup",
+     .commands = SERVER_COMMANDS,
      .help = "user to connect as"},
     {.name = "my-backup-command",
      .type = SL_OPTION_STRING,
      .value_name = "COMMAND",
      .default_text = "mariadb-backup",
-     .commands = "backup restore",
+     .commands = "backup restore check",
      .group = "Backup and restore",
      .help = "backup tool and further options of it, separated by spaces (no quotes): "
              "\"mariadb-backup --parallel=4\", \"xtrabackup\"; connection, --backup, "

@@ -1,42 +1,7 @@
 /* Opening the repository for a command of this engine, and its stanza. */
 #include "mysql/repository.h"
 
-#include "core/base/alloc.h"
-
-#include <stdio.h>
 #include <string.h>
-
-#define STANZA_JSON_MAX (64u * 1024)
-
-/* 1, 0 when there is none of this number, or a code. docs/repository.md has the numbering. */
-static int read_list(struct sl_my_repository *r, uint32_t number, sl_deadline deadline,
-                     struct sl_err *err)
-{
-    SL_CLEANUP_FREE char *json = NULL;
-    size_t count = 0;
-    char name[32] = "stanza.json";
-    if (number > 1)
-        snprintf(name, sizeof name, "stanza-%u.json", number);
-    int rc = sl_client_fetch(r->client, name, STANZA_JSON_MAX, deadline, &json, &count, err);
-    if (rc == SL_ERR_NOT_FOUND)
-        return 0;
-    if (!rc)
-        rc = sl_stanza_decode(json, count, &r->stanza, err);
-    return rc ? rc : 1;
-}
-
-static int read_stanza(struct sl_my_repository *r, sl_deadline deadline, struct sl_err *err)
-{
-    int rc = 1;
-    for (uint32_t number = 1; rc == 1 && number <= SL_LIVES_MAX; number++)
-        rc = read_list(r, number, deadline, err);
-    if (rc < 0)
-        return rc;
-    if (r->stanza.life_count && strcmp(r->stanza.engine, SL_MY_ENGINE) != 0)
-        return sl_err_set(err, SL_ERR_MISMATCH, "the stanza is one of engine \"%s\"",
-                          r->stanza.engine);
-    return 0;
-}
 
 int sl_my_repository_open(const struct sl_invocation *invocation, bool create, sl_deadline deadline,
                           struct sl_my_repository *ret_repository, struct sl_err *err)
@@ -48,12 +13,11 @@ int sl_my_repository_open(const struct sl_invocation *invocation, bool create, s
     if (rc)
         return rc;
     r->client = sl_connection_client(r->connection);
-    rc = read_stanza(r, deadline, err);
-    if (!rc && !create && !r->stanza.life_count) {
-        rc = sl_err_set(err, SL_ERR_NOT_FOUND, "stanza \"%s\" is not in the repository",
-                        invocation->stanza);
-        sl_err_hint(err, "run: sluice --stanza=%s stanza-create", invocation->stanza);
-    }
+    rc = sl_lives_read(r->client, SL_MY_ENGINE, deadline, &r->stanza, err);
+    if (!rc && !create)
+        rc = sl_lives_missing(invocation->stanza, err);
+    if (rc > 0)
+        rc = 0;
     if (rc)
         sl_my_repository_close(r);
     return rc;
@@ -75,5 +39,8 @@ int sl_my_repository_check(const struct sl_my_repository *repository, const char
         return 0;
     sl_err_set(err, SL_ERR_MISMATCH, "stanza \"%s\" is of server %s (%s), not of %s", stanza,
                life->id, life->version, id);
-    return sl_err_hint(err, "another server needs a stanza of another name");
+    return sl_err_hint(err,
+                       "another server needs a stanza of another name; if it has taken this "
+                       "one's place, run: sluice --stanza=%s stanza-upgrade",
+                       stanza);
 }

@@ -3,6 +3,7 @@
 #define SL_MYSQL_REPOSITORY_H
 
 #include "core/cli/connect.h"
+#include "core/cli/lives.h"
 #include "core/repo/manifest.h"
 
 #define SL_MY_ENGINE "mysql"

@@ -1,5 +1,5 @@
-/* stanza-create: says whose backups the stanza will hold. The same server again is success, another
- * is refused. */
+/* stanza-create: says whose backups the stanza will hold; the same server again is success, another
+ * is refused. stanza-upgrade: another server has taken the place of the one before. */
 #include "core/base/alloc.h"
 #include "mysql/commands.h"
 #include "mysql/repository.h"
@@ -8,23 +8,11 @@
 #include <stdio.h>
 #include <string.h>
 
-static int put(struct sl_my_repository *repository, const struct sl_my_server *server,
-               sl_deadline deadline, struct sl_err *err)
-{
-    SL_CLEANUP_FREE char *json = NULL;
-    struct sl_stored stored;
-    struct sl_stanza *stanza = &repository->stanza;
-    snprintf(stanza->engine, sizeof stanza->engine, "%s", SL_MY_ENGINE);
-    stanza->life_count = 1;
-    struct sl_stanza_life *life = &stanza->lives[0];
-    *life = (struct sl_stanza_life){.created_ns = sl_wall_ns()};
-    memcpy(life->id, server->id, sizeof life->id);
-    memcpy(life->version, server->version, sizeof life->version);
-    int rc = sl_stanza_encode(stanza, &json, err);
-    return rc ? rc
-              : sl_client_put(repository->client, "stanza.json", json, strlen(json), deadline,
-                              &stored, err);
-}
+static const struct sl_lives_words words = {.engine = SL_MY_ENGINE,
+                                            .product = "",
+                                            .identity = "server",
+                                            .upgrade =
+                                                "this one has taken the place of the one before"};
 
 static void report(const struct sl_invocation *invocation, const struct sl_my_server *server,
                    bool created, bool dry_run)
@@ -37,36 +25,50 @@ static void report(const struct sl_invocation *invocation, const struct sl_my_se
                server->version, server->id);
     json_object_set_new(invocation->result, "stanza", json_string(invocation->stanza));
     json_object_set_new(invocation->result, "created", json_boolean(created));
+    if (dry_run)
+        json_object_set_new(invocation->result, "dry_run", json_true());
     json_object_set_new(invocation->result, "server_id", json_string(server->id));
     json_object_set_new(invocation->result, "server_version", json_string(server->version));
 }
 
-int sl_my_stanza_create(struct sl_invocation *invocation, struct sl_err *err)
+static int record(struct sl_invocation *invocation, const struct sl_my_server *server, bool first,
+                  sl_deadline deadline, bool *ret_added, struct sl_err *err)
+{
+    struct sl_stanza_life life = {.created_ns = sl_wall_ns()};
+    SL_CLEANUP_FREE struct sl_my_repository *repository = sl_calloc(1, sizeof *repository);
+    if (!repository)
+        return sl_err_set(err, SL_ERR_NO_MEMORY, "out of memory");
+    memcpy(life.id, server->id, sizeof life.id);
+    memcpy(life.version, server->version, sizeof life.version);
+    int rc = sl_my_repository_open(invocation, first, deadline, repository, err);
+    if (rc)
+        return rc;
+    rc = (first ? sl_lives_create : sl_lives_upgrade)(
+        repository->client, &words, invocation->stanza, &life, deadline, ret_added, err);
+    sl_my_repository_close(repository);
+    return rc;
+}
+
+static int run(struct sl_invocation *invocation, bool first, struct sl_err *err)
 {
     sl_deadline deadline =
         sl_deadline_in_ms((uint64_t)sl_option_int(invocation->options, "timeout"));
     struct sl_my_server server;
+    bool added = false, dry_run = sl_option_bool(invocation->options, "dry-run");
     int rc = sl_my_server_ask(invocation->options, deadline, &server, err);
-    if (rc)
-        return rc;
-    if (sl_option_bool(invocation->options, "dry-run")) {
-        report(invocation, &server, false, true);
-        return 0;
-    }
-    struct sl_my_repository *repository = sl_calloc(1, sizeof *repository);
-    if (!repository)
-        return sl_err_set(err, SL_ERR_NO_MEMORY, "out of memory");
-    rc = sl_my_repository_open(invocation, true, deadline, repository, err);
-    if (rc) {
-        sl_free(repository);
-        return rc;
-    }
-    bool created = !repository->stanza.life_count;
-    rc = created ? put(repository, &server, deadline, err)
-                 : sl_my_repository_check(repository, server.id, invocation->stanza, err);
-    sl_my_repository_close(repository);
-    sl_free(repository);
+    if (!rc && !dry_run)
+        rc = record(invocation, &server, first, deadline, &added, err);
     if (!rc)
-        report(invocation, &server, created, false);
+        report(invocation, &server, added, dry_run);
     return rc;
+}
+
+int sl_my_stanza_create(struct sl_invocation *invocation, struct sl_err *err)
+{
+    return run(invocation, true, err);
+}
+
+int sl_my_stanza_upgrade(struct sl_invocation *invocation, struct sl_err *err)
+{
+    return run(invocation, false, err);
 }

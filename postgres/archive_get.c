@@ -202,7 +202,7 @@ static int choose_system(struct get *g, struct sl_err *err)
         return rc;
     char id[32];
     snprintf(id, sizeof id, "%llu", (unsigned long long)control.system_id);
-    if (!sl_pg_stanza_has(&g->repository.stanza, id))
+    if (!sl_lives_have(&g->repository.stanza, id))
         return sl_pg_repository_check(&g->repository, control.system_id, "the data directory", err);
     g->system_id = control.system_id;
     return 0;

@@ -2,8 +2,7 @@
  * made to finish one, and it must arrive in the repository and read back whole. Each finding is one
  * line; the first that failed gives the status. */
 #include "core/base/alloc.h"
-#include "core/base/json.h"
-#include "core/base/log.h"
+#include "core/cli/findings.h"
 #include "postgres/commands.h"
 #include "postgres/control_file.h"
 #include "postgres/db.h"
@@ -11,23 +10,19 @@
 #include "postgres/signals.h"
 #include "postgres/wal_header.h"
 
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#define SKEW_MS_MOST      5000
-#define CERTIFICATE_DAYS  30
-#define SPACE_PERCENT_MIN 5
+#define SKEW_MS_MOST 5000
 
 struct check {
     const struct sl_invocation *invocation;
     struct sl_pg_repository repository;
     struct sl_pg_db *db;
     struct sl_pg_server server;
-    json_t *list;
-    struct sl_err first; /* failure */
+    struct sl_findings found;
 };
 
 static sl_deadline deadline_of(const struct check *c)
@@ -35,119 +30,19 @@ static sl_deadline deadline_of(const struct check *c)
     return sl_deadline_in_ms((uint64_t)sl_option_int(c->invocation->options, "timeout"));
 }
 
-static void say(struct check *c, const char *name, const char *verdict, const char *text)
-{
-    if (!c->invocation->json)
-        printf("%-22s %-6s %s\n", name, verdict, text);
-    json_array_append_new(c->list, json_pack("{s:s,s:s,s:o}", "name", name, "result", verdict,
-                                             "text", sl_json_text(text)));
-}
-
-__attribute__((format(printf, 3, 4))) static void ok(struct check *c, const char *name,
-                                                     const char *fmt, ...)
-{
-    char text[1024];
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(text, sizeof text, fmt, args);
-    va_end(args);
-    say(c, name, "ok", text);
-}
-
-__attribute__((format(printf, 3, 4))) static void warn(struct check *c, const char *name,
-                                                       const char *fmt, ...)
-{
-    char text[1024];
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(text, sizeof text, fmt, args);
-    va_end(args);
-    say(c, name, "warn", text);
-}
-
-static void failed(struct check *c, const char *name, const struct sl_err *err)
-{
-    say(c, name, "FAILED", err->msg);
-    if (err->hint[0] && !c->invocation->json)
-        printf("%-22s        hint: %s\n", "", err->hint);
-    if (!c->first.code)
-        c->first = *err;
-}
-
 /* --- repository and transport ------------------------------------------------------------------
  */
-
-static void check_transport(struct check *c)
-{
-    struct sl_client_info info;
-    char lane[256] = "";
-    sl_client_info(c->repository.client, &info);
-    const struct sl_lane_info *l = &info.lane;
-    if (l->device[0])
-        snprintf(lane, sizeof lane, ", device %s port %u, %s%s%s, MTU %u", l->device, l->port,
-                 l->link_layer, l->gid_type[0] ? ", " : "", l->gid_type, l->mtu);
-    ok(c, "transport", "%s (%s)%s, %s to %s, depth %u, %u lanes, %u slots, %s", l->transport,
-       info.transport_why, lane, l->local, l->remote, l->depth, info.lanes, info.slots,
-       info.sealed ? "sealed" : "not sealed");
-    if (info.rdma_note[0])
-        ok(c, "rdma of the target", "%s", info.rdma_note);
-    ok(c, "target", "%s, %s, store %s", info.host, info.software, info.store);
-    if (llabs(info.clock_skew_ms) > SKEW_MS_MOST)
-        warn(c, "clocks", "the target's clock differs by %.1f s",
-             (double)info.clock_skew_ms / 1000.0);
-    else
-        ok(c, "clocks", "the target's differs by %lld ms", (long long)info.clock_skew_ms);
-    json_object_set_new(c->invocation->result, "transport",
-                        json_pack("{s:s,s:s,s:s,s:i,s:s,s:s,s:i,s:s,s:s,s:i,s:i,s:i,s:b,s:I}",
-                                  "kind", l->transport, "why", info.transport_why, "device",
-                                  l->device, "port", (int)l->port, "link_layer", l->link_layer,
-                                  "gid_type", l->gid_type, "mtu", (int)l->mtu, "local", l->local,
-                                  "remote", l->remote, "depth", (int)l->depth, "lanes",
-                                  (int)info.lanes, "slots", (int)info.slots, "sealed", info.sealed,
-                                  "clock_skew_ms", (json_int_t)info.clock_skew_ms));
-}
-
-static void check_certificate(struct check *c)
-{
-    int days = sl_connection_certificate_days(c->repository.connection);
-    if (days == INT_MAX)
-        return;
-    json_object_set_new(c->invocation->result, "certificate_days", json_integer(days));
-    if (days < CERTIFICATE_DAYS)
-        warn(c, "certificate", "ends in %d days", days);
-    else
-        ok(c, "certificate", "%d days left", days);
-}
-
-static void check_space(struct check *c)
-{
-    uint64_t free_bytes, total;
-    char a[32], b[32];
-    struct sl_err err = {0};
-    if (sl_client_space(c->repository.client, deadline_of(c), &free_bytes, &total, &err)) {
-        failed(c, "space", &err);
-        return;
-    }
-    sl_bytes_text(free_bytes, a, sizeof a);
-    sl_bytes_text(total, b, sizeof b);
-    if (total && free_bytes / (total / 100 + 1) < SPACE_PERCENT_MIN)
-        warn(c, "space", "only %s of %s free in the repository", a, b);
-    else
-        ok(c, "space", "%s of %s free in the repository", a, b);
-}
 
 static bool check_repository(struct check *c)
 {
     struct sl_err err = {0};
     if (sl_pg_repository_open(c->invocation, false, false, deadline_of(c), &c->repository, &err)) {
-        failed(c, "repository", &err);
+        sl_findings_failed(&c->found, "repository", &err);
         return false;
     }
-    ok(c, "repository", "stanza \"%s\", system identifier %llu", c->invocation->stanza,
-       (unsigned long long)c->repository.system_id);
-    check_transport(c);
-    check_certificate(c);
-    check_space(c);
+    sl_findings_ok(&c->found, "repository", "stanza \"%s\", system identifier %llu",
+                   c->invocation->stanza, (unsigned long long)c->repository.system_id);
+    sl_findings_connection(&c->found, c->repository.connection, deadline_of(c));
     return true;
 }
 
@@ -161,7 +56,8 @@ static void check_folder(struct check *c)
     struct sl_pg_control control;
     struct sl_err err = {0};
     if (!folder[0]) {
-        warn(c, "data directory", "the server does not tell it to this user; backup needs pg-path");
+        sl_findings_warn(&c->found, "data directory",
+                         "the server does not tell it to this user; backup needs pg-path");
         return;
     }
     int rc = sl_pg_control_read(folder, deadline_of(c), NULL, &control, &err);
@@ -169,9 +65,9 @@ static void check_folder(struct check *c)
         rc = sl_err_set(&err, SL_ERR_MISMATCH,
                         "\"%s\" is not the folder of the server that was asked", folder);
     if (rc)
-        failed(c, "data directory", &err);
+        sl_findings_failed(&c->found, "data directory", &err);
     else
-        ok(c, "data directory", "%s", folder);
+        sl_findings_ok(&c->found, "data directory", "%s", folder);
 }
 
 static void check_archiving(struct check *c)
@@ -181,27 +77,28 @@ static void check_archiving(struct check *c)
     if (!strcmp(s->archive_mode, "off")) {
         sl_err_set(&err, SL_ERR_DB_STATE, "archive_mode is off");
         sl_err_hint(&err, "set archive_mode = on (needs a restart)");
-        failed(c, "archive_mode", &err);
+        sl_findings_failed(&c->found, "archive_mode", &err);
         return;
     }
-    ok(c, "archive_mode", "%s", s->archive_mode);
+    sl_findings_ok(&c->found, "archive_mode", "%s", s->archive_mode);
     if (!s->archive_command[0] && !s->archive_library[0]) {
         sl_err_set(&err, SL_ERR_DB_STATE, "neither archive_command nor archive_library is set");
         sl_err_hint(&err, "archive_command = 'sluice --stanza=%s archive-push %%p'",
                     c->invocation->stanza);
-        failed(c, "archive_command", &err);
+        sl_findings_failed(&c->found, "archive_command", &err);
         return;
     }
     if (!s->archive_timeout_s)
-        warn(c, "archive_timeout",
-             "off: on a quiet server the last changes stay out of the archive for as long as their "
-             "segment lasts; set it, 60 for example");
+        sl_findings_warn(
+            &c->found, "archive_timeout",
+            "off: on a quiet server the last changes stay out of the archive for as long as their "
+            "segment lasts; set it, 60 for example");
     else
-        ok(c, "archive_timeout", "%u s", s->archive_timeout_s);
+        sl_findings_ok(&c->found, "archive_timeout", "%u s", s->archive_timeout_s);
     if (s->archive_library[0])
-        ok(c, "archive_library", "%s", s->archive_library);
+        sl_findings_ok(&c->found, "archive_library", "%s", s->archive_library);
     else
-        ok(c, "archive_command", "%s", s->archive_command);
+        sl_findings_ok(&c->found, "archive_command", "%s", s->archive_command);
 }
 
 /* Restores choose backups by the server's clock, and people by theirs. */
@@ -209,7 +106,7 @@ static void check_server_clock(struct check *c)
 {
     double skew = c->server.clock - (double)sl_wall_ns() / 1e9;
     if (skew > SKEW_MS_MOST / 1e3 || skew < -SKEW_MS_MOST / 1e3)
-        warn(c, "server's clock", "differs from this host's by %.1f s", skew);
+        sl_findings_warn(&c->found, "server's clock", "differs from this host's by %.1f s", skew);
 }
 
 /* What backup and check call, as the role that they connect as. */
@@ -231,7 +128,7 @@ static void check_rights(struct check *c)
     struct sl_err err = {0};
     snprintf(version, sizeof version, "%d", c->server.version_num);
     if (sl_pg_db_query(c->db, rights_sql, parameters, 1, deadline_of(c), &rows, &err)) {
-        failed(c, "rights", &err);
+        sl_findings_failed(&c->found, "rights", &err);
         return;
     }
     int count = sl_pg_rows_count(rows);
@@ -247,12 +144,12 @@ static void check_rights(struct check *c)
     }
     sl_pg_rows_free(rows);
     if (!missing[0]) {
-        ok(c, "rights", "\"%s\" has all that a backup needs", role);
+        sl_findings_ok(&c->found, "rights", "\"%s\" has all that a backup needs", role);
         return;
     }
     sl_err_set(&err, SL_ERR_DENIED, "\"%s\" lacks %s", role, missing);
     sl_err_hint(&err, "%s", grants);
-    failed(c, "rights", &err);
+    sl_findings_failed(&c->found, "rights", &err);
 }
 
 static bool check_server(struct check *c)
@@ -260,12 +157,12 @@ static bool check_server(struct check *c)
     struct sl_err err = {0};
     if (sl_pg_db_connect(c->invocation, deadline_of(c), &c->db, &err) ||
         sl_pg_db_server(c->db, deadline_of(c), &c->server, &err)) {
-        failed(c, "server", &err);
+        sl_findings_failed(&c->found, "server", &err);
         return false;
     }
-    ok(c, "server", "PostgreSQL %s, timeline %u, WAL segments of %u MB%s", c->server.version_text,
-       c->server.timeline, c->server.wal_segment_bytes >> 20,
-       c->server.in_recovery ? ", in recovery" : "");
+    sl_findings_ok(&c->found, "server", "PostgreSQL %s, timeline %u, WAL segments of %u MB%s",
+                   c->server.version_text, c->server.timeline, c->server.wal_segment_bytes >> 20,
+                   c->server.in_recovery ? ", in recovery" : "");
     check_server_clock(c);
     check_rights(c);
     check_folder(c);
@@ -351,8 +248,8 @@ static void check_segment(struct check *c)
     char object[SL_NAME_MAX];
     struct sl_err err = {0};
     if (c->server.in_recovery || sl_option_bool(c->invocation->options, "dry-run")) {
-        warn(c, "wal segment", "not tried: %s",
-             c->server.in_recovery ? "the server is in recovery" : "dry run");
+        sl_findings_warn(&c->found, "wal segment", "not tried: %s",
+                         c->server.in_recovery ? "the server is in recovery" : "dry run");
         return;
     }
     uint64_t began = sl_now_ns();
@@ -365,10 +262,11 @@ static void check_segment(struct check *c)
     if (!rc)
         rc = read_back(c, object, &name, &err);
     if (rc)
-        failed(c, "wal segment", &err);
+        sl_findings_failed(&c->found, "wal segment", &err);
     else
-        ok(c, "wal segment", "%s archived in %.2f s, read back in %.2f s", name.text,
-           (double)(arrived - began) / 1e9, (double)(sl_now_ns() - arrived) / 1e9);
+        sl_findings_ok(&c->found, "wal segment", "%s archived in %.2f s, read back in %.2f s",
+                       name.text, (double)(arrived - began) / 1e9,
+                       (double)(sl_now_ns() - arrived) / 1e9);
 }
 
 /* --- the command -------------------------------------------------------------------------------
@@ -381,22 +279,19 @@ int sl_pg_check(struct sl_invocation *invocation, struct sl_err *err)
     if (!c)
         return sl_err_set(err, SL_ERR_NO_MEMORY, "out of memory");
     c->invocation = invocation;
-    c->list = json_array();
+    c->found.invocation = invocation;
     bool server = check_server(c), repository = check_repository(c);
     if (server && repository) {
         struct sl_err mismatch = {0};
         if (sl_pg_repository_check(&c->repository, c->server.system_id, "the server", &mismatch))
-            failed(c, "stanza", &mismatch);
-        else if (!c->first.code)
+            sl_findings_failed(&c->found, "stanza", &mismatch);
+        else if (!c->found.first.code)
             check_segment(c);
     }
     if (repository)
         sl_pg_repository_close(&c->repository);
     sl_pg_db_close(c->db);
-    json_object_set_new(invocation->result, "checks", c->list);
-    int rc = c->first.code;
-    if (rc)
-        sl_err_copy(err, &c->first);
+    int rc = sl_findings_end(&c->found, err);
     sl_free(c);
     return rc;
 }

@@ -4,13 +4,10 @@
 #define SL_POSTGRES_REPOSITORY_H
 
 #include "core/cli/connect.h"
+#include "core/cli/lives.h"
 #include "core/repo/manifest.h"
 
-#define SL_PG_ENGINE        "postgres"
-#define SL_PG_STANZA_OBJECT "stanza.json"
-#define SL_PG_STANZA_NAME   24
-/* "stanza.json", then "stanza-2.json", … */
-void sl_pg_stanza_object(uint32_t number, char name[SL_PG_STANZA_NAME]);
+#define SL_PG_ENGINE "postgres"
 
 struct sl_pg_repository {
     struct sl_connection *connection;
@@ -44,8 +41,5 @@ struct sl_pg_retry {
 /* After a failure with `code`: shall the step be tried again? Not when that is senseless, when a
  * signal came, when `within_ms` have passed since the first failure, or after five times. */
 bool sl_pg_try_again(struct sl_pg_retry *retry, int code, uint64_t within_ms);
-
-/* Is `system_id` (decimal) one of the stanza's lives, now or before? */
-bool sl_pg_stanza_has(const struct sl_stanza *stanza, const char *system_id);
 
 #endif

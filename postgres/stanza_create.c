@@ -47,83 +47,10 @@ static int ask_server(const struct sl_invocation *invocation, sl_deadline deadli
     return rc;
 }
 
-static int compare(const struct sl_pg_repository *repository, const struct sl_stanza_life *life,
-                   const char *name, struct sl_err *err)
-{
-    const struct sl_stanza *stanza = &repository->stanza;
-    const struct sl_stanza_life *current = &stanza->lives[stanza->life_count - 1];
-    if (!strcmp(current->id, life->id))
-        return 0;
-    sl_err_set(err, SL_ERR_MISMATCH,
-               "stanza \"%s\" is of system identifier %s (PostgreSQL %s), not of %s", name,
-               current->id, current->version, life->id);
-    sl_err_hint(err,
-                "another cluster needs a stanza of another name; if this one is what pg_upgrade "
-                "made of it, run: sluice --stanza=%s stanza-upgrade",
-                name);
-    return SL_ERR_MISMATCH;
-}
-
-static int write_stanza(struct sl_pg_repository *repository, const struct sl_stanza_life *life,
-                        sl_deadline deadline, struct sl_err *err)
-{
-    struct sl_stanza *stanza = sl_calloc(1, sizeof *stanza);
-    SL_CLEANUP_FREE char *json = NULL;
-    char name[SL_PG_STANZA_NAME];
-    struct sl_stored stored;
-    if (!stanza)
-        return sl_err_set(err, SL_ERR_NO_MEMORY, "out of memory");
-    snprintf(stanza->engine, sizeof stanza->engine, "%s", SL_PG_ENGINE);
-    *stanza = repository->stanza; /* no lives, for a new one */
-    snprintf(stanza->engine, sizeof stanza->engine, "%s", SL_PG_ENGINE);
-    if (stanza->life_count == SL_LIVES_MAX) {
-        sl_free(stanza);
-        return sl_err_set(err, SL_ERR_LIMIT, "the stanza has %d lives already", SL_LIVES_MAX);
-    }
-    stanza->lives[stanza->life_count++] = *life;
-    sl_pg_stanza_object(stanza->life_count, name);
-    int rc = sl_stanza_encode(stanza, &json, err);
-    sl_free(stanza);
-    return rc ? rc
-              : sl_client_put(repository->client, name, json, strlen(json), deadline, &stored, err);
-}
-
-static int create(struct sl_pg_repository *repository, const struct sl_stanza_life *life,
-                  const char *name, sl_deadline deadline, bool *ret_created, struct sl_err *err)
-{
-    if (repository->stanza.life_count)
-        return compare(repository, life, name, err);
-    int rc = write_stanza(repository, life, deadline, err);
-    if (!rc) {
-        *ret_created = true;
-        return 0;
-    }
-    if (rc != SL_ERR_EXISTS)
-        return rc;
-    rc = sl_pg_repository_stanza(repository, deadline, err); /* another one was faster */
-    return rc < 0 ? rc : compare(repository, life, name, err);
-}
-
-/* A cluster that was before cannot come back: its timelines would go on where others began. */
-static int upgrade(struct sl_pg_repository *repository, const struct sl_stanza_life *life,
-                   const char *name, sl_deadline deadline, bool *ret_created, struct sl_err *err)
-{
-    const struct sl_stanza *stanza = &repository->stanza;
-    if (!strcmp(stanza->lives[stanza->life_count - 1].id, life->id))
-        return 0;
-    if (sl_pg_stanza_has(stanza, life->id)) {
-        sl_err_set(err, SL_ERR_MISMATCH, "system identifier %s was this stanza's before %s",
-                   life->id, stanza->lives[stanza->life_count - 1].id);
-        sl_err_hint(err, "a cluster from before pg_upgrade needs a stanza of another name");
-        return SL_ERR_MISMATCH;
-    }
-    int rc = write_stanza(repository, life, deadline, err);
-    *ret_created = !rc;
-    if (rc != SL_ERR_EXISTS)
-        return rc;
-    rc = sl_pg_repository_stanza(repository, deadline, err); /* another one was faster */
-    return rc < 0 ? rc : compare(repository, life, name, err);
-}
+static const struct sl_lives_words words = {.engine = SL_PG_ENGINE,
+                                            .product = "PostgreSQL ",
+                                            .identity = "system identifier",
+                                            .upgrade = "this one is what pg_upgrade made of it"};
 
 static void report(const struct sl_invocation *invocation, const struct sl_stanza_life *life,
                    bool dry_run, bool created)
@@ -163,8 +90,8 @@ static int run(struct sl_invocation *invocation, bool first, struct sl_err *err)
         rc = sl_pg_repository_open(invocation, first, false, deadline, &repository, err);
     if (rc)
         return rc;
-    rc =
-        (first ? create : upgrade)(&repository, &life, invocation->stanza, deadline, &created, err);
+    rc = (first ? sl_lives_create : sl_lives_upgrade)(repository.client, &words, invocation->stanza,
+                                                      &life, deadline, &created, err);
     sl_pg_repository_close(&repository);
     if (!rc)
         report(invocation, &life, false, created);

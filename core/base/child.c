@@ -180,6 +180,51 @@ int sl_child_wait(struct sl_child *child, sl_deadline deadline, struct sl_err *e
                       WEXITSTATUS(status));
 }
 
+/* 1, 0 at the end of both, or a code. */
+static int read_some(struct sl_child *child, struct pollfd fds[3], char *text, size_t room,
+                     size_t *used, struct sl_err *err)
+{
+    for (size_t i = 0; i < 2; i++) {
+        char piece[512];
+        if (!fds[i].revents)
+            continue;
+        ssize_t n = read(fds[i].fd, piece, sizeof piece);
+        if (n < 0 && errno != EINTR)
+            return sl_err_sys(err, SL_ERR_READ, errno, "could not read what \"%s\" says",
+                              child->name);
+        if (!n)
+            fds[i].fd = -1;
+        size_t left = room - 1 - *used, part = n > 0 ? (size_t)n : 0;
+        part = part < left ? part : left;
+        memcpy(text + *used, piece, part);
+        *used += part;
+        text[*used] = '\0';
+    }
+    return fds[0].fd >= 0 || fds[1].fd >= 0;
+}
+
+int sl_child_read(struct sl_child *child, char *text, size_t room, sl_deadline deadline,
+                  struct sl_err *err)
+{
+    struct pollfd fds[3] = {{.fd = child->out_fd, .events = POLLIN},
+                            {.fd = child->err_fd, .events = POLLIN},
+                            {.fd = sl_stop_fd(), .events = POLLIN}};
+    size_t used = 0;
+    int rc = 1;
+    text[0] = '\0';
+    while (rc > 0) {
+        int n = poll(fds, 3, sl_deadline_poll_ms(deadline));
+        if (n < 0 && errno != EINTR)
+            return sl_err_sys(err, SL_ERR_INTERNAL, errno, "poll failed");
+        rc = sl_stop_check(err);
+        if (!rc && !n && sl_deadline_passed(deadline))
+            rc = sl_err_set(err, SL_ERR_TIMEOUT, "\"%s\" does not end", child->name);
+        if (!rc)
+            rc = n > 0 ? read_some(child, fds, text, room, &used, err) : 1;
+    }
+    return rc ? rc : sl_child_wait(child, deadline, err);
+}
+
 void sl_child_kill(struct sl_child *child)
 {
     if (!child->pid && !child->name[0])

@@ -33,6 +33,11 @@ int sl_child_start(const char *const *argv, unsigned wanted, struct sl_child *re
 /* Waits for its end. 0 when it ended with status 0; SL_ERR_READ names another status, or the signal
  * that it died of; SL_ERR_TIMEOUT and SL_ERR_CANCELLED leave it running. */
 int sl_child_wait(struct sl_child *child, sl_deadline deadline, struct sl_err *err);
+/* For a program that says little: reads its output and its standard error, as far as they are
+ * wanted, to their ends; `text` gets the first `room` - 1 bytes of both, and a NUL. Then it is
+ * waited for: as sl_child_wait(). */
+int sl_child_read(struct sl_child *child, char *text, size_t room, sl_deadline deadline,
+                  struct sl_err *err);
 /* SIGTERM, then SIGKILL after 5 s; waits, closes the pipes. Of one that has ended: closes the
  * pipes. All zeros is accepted. */
 void sl_child_kill(struct sl_child *child);

@@ -6,6 +6,7 @@
 #include "core/base/json.h"
 #include "core/base/stop.h"
 #include "core/cli/cli.h"
+#include "core/cli/lives.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -55,10 +56,7 @@ int sl_stream_stanza(struct sl_client *client, const char *stanza, sl_deadline d
     int rc = sl_client_stat(client, "stanza.json", deadline, &info, err);
     if (rc < 0)
         return rc;
-    if (rc)
-        return 0;
-    sl_err_set(err, SL_ERR_NOT_FOUND, "stanza \"%s\" is not in the repository", stanza);
-    return sl_err_hint(err, "run: sluice --stanza=%s stanza-create", stanza);
+    return rc ? 0 : sl_lives_missing(stanza, err);
 }
 
 /* --- copying ---------------------------------------------------------------------------------- */

@@ -50,5 +50,5 @@ new_mariadb() {
   chmod 600 "$work/$name.cnf"
   eval "${name}_sql() { mariadb --no-defaults -u root -S '$work/$name.sock' -N -B \"\$@\"; }"
   "${name}_sql" -e "CREATE USER sluice@localhost IDENTIFIED BY 'secret';
-    GRANT RELOAD, PROCESS, LOCK TABLES, BINLOG MONITOR ON *.* TO sluice@localhost"
+    GRANT RELOAD, PROCESS, LOCK TABLES, BINLOG MONITOR, REPLICATION SLAVE ON *.* TO sluice@localhost"
 }
