@@ -86,6 +86,12 @@ void sl_options_lenient(struct sl_options *options, bool lenient)
     options->lenient = lenient;
 }
 
+void sl_options_owner(struct sl_options *options, const char *key, const char *value)
+{
+    options->owner_key = key;
+    options->owner_value = value;
+}
+
 void sl_options_commands(struct sl_options *options, const char *const *names)
 {
     options->commands = names;

@@ -64,6 +64,11 @@ void sl_options_lenient(struct sl_options *options, bool lenient);
 /* The names of all commands (NULL-terminated, borrowed): a section [x:COMMAND] that names none of
  * them is an error then. */
 void sl_options_commands(struct sl_options *options, const char *const *names);
+/* Stanza sections in which `key` (an option, which counts as set by [global] or by default too) has
+ * another value than `value` are somebody else's: what is not known there is no mistake, except in
+ * the stanza that is asked for. For a [STANZA:COMMAND] that has to stand behind the key. Borrowed.
+ */
+void sl_options_owner(struct sl_options *options, const char *key, const char *value);
 
 /* Parse argv after the command word. Positional arguments go to `args` (borrowed pointers, at
  * most `args_max`), everything after "--" too. Returns their number or SL_ERR_USAGE. A lenient

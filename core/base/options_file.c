@@ -108,10 +108,24 @@ static int remember_section(struct sl_options *options, const char *name, struct
     return 0;
 }
 
-static int check_command(const struct sl_options *options, const char *command, struct sl_err *err)
+/* Is a section somebody else's? See sl_options_owner(). */
+static bool is_foreign(const struct sl_options *options, const char *section)
+{
+    if (!options->owner_key || strcmp(section, "global") == 0)
+        return false;
+    const char *owner = sl_options_in_section(options, section, options->owner_key);
+    if (!owner)
+        owner = sl_options_in_section(options, "global", options->owner_key);
+    if (!owner)
+        owner = options_find(options, options->owner_key)->option->default_text;
+    return owner && strcmp(owner, options->owner_value) != 0;
+}
+
+static int check_command(const struct sl_options *options, const char *section, const char *command,
+                         struct sl_err *err)
 {
     size_t count = 0;
-    if (!options->commands)
+    if (!options->commands || is_foreign(options, section))
         return 0;
     for (; options->commands[count]; count++)
         if (strcmp(options->commands[count], command) == 0)
@@ -132,17 +146,16 @@ static int read_section(struct reader *reader, char *text, struct sl_err *err)
         return sl_err_set(err, SL_ERR_CONFIG, "a section is written [name] or [name:command]");
     *end = '\0';
     char *colon = strchr(text, ':');
-    char *command = NULL;
-    if (colon) {
+    if (colon)
         *colon = '\0';
-        command = trim(colon + 1);
+    char *name = trim(text + 1), *command = colon ? trim(colon + 1) : NULL;
+    if (command) {
         int rc = *command
-                     ? check_command(reader->options, command, err)
+                     ? check_command(reader->options, name, command, err)
                      : sl_err_set(err, SL_ERR_CONFIG, "no command after ':' in a section's name");
         if (rc)
             return rc;
     }
-    char *name = trim(text + 1);
     if (!*name)
         return sl_err_set(err, SL_ERR_CONFIG, "a section needs a name");
     char *section_copy = sl_strdup(name);
@@ -220,9 +233,13 @@ static int check_key(struct reader *reader, const char *key, const struct sl_opt
 {
     struct value *value = options_find(reader->options, key);
     *ret_option = value ? value->option : NULL;
-    if (!value)
-        return reader->options->lenient ? 0
-                                        : options_unknown(reader->options, SL_ERR_CONFIG, key, err);
+    if (!value) {
+        /* whose section it is, is known when all lines are: check_owners() */
+        bool later = reader->options->owner_key && strcmp(reader->section, "global") != 0;
+        return reader->options->lenient || later
+                   ? 0
+                   : options_unknown(reader->options, SL_ERR_CONFIG, key, err);
+    }
     if (value->option->flags & SL_OPTION_CLI_ONLY)
         return sl_err_set(err, SL_ERR_CONFIG, "option \"%s\" belongs on the command line", key);
     if (value->option->flags & SL_OPTION_SECTION && strcmp(reader->section, "global") == 0)
@@ -332,6 +349,22 @@ static int read_lines(struct reader *reader, char *text, size_t bytes, struct sl
     return 0;
 }
 
+/* Keys in no table may stand in somebody else's sections. */
+static int check_owners(const struct sl_options *options, const char *path, const char *stanza,
+                        struct sl_err *err)
+{
+    for (size_t i = 0; i < options->entry_count && !options->lenient; i++) {
+        const struct entry *entry = &options->entries[i];
+        if (entry->option ||
+            (is_foreign(options, entry->section) && !(stanza && same(entry->section, stanza))))
+            continue;
+        options_unknown(options, SL_ERR_CONFIG, entry->key, err);
+        place(err, path, entry->line);
+        return SL_ERR_CONFIG;
+    }
+    return 0;
+}
+
 /* `text` has room for one byte more, and is written to. */
 static int parse(struct sl_options *options, char *text, size_t bytes, const char *path,
                  const char *stanza, const char *command, struct sl_err *err)
@@ -349,6 +382,8 @@ static int parse(struct sl_options *options, char *text, size_t bytes, const cha
     int rc = read_lines(&reader, text, bytes, err);
     sl_free(reader.section);
     sl_free(reader.command);
+    if (!rc)
+        rc = check_owners(options, path, stanza, err);
     return rc ? rc : apply(options, path, stanza, command, err);
 }
 

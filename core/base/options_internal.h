@@ -32,7 +32,7 @@ struct entry {
     char *section; /* without ":COMMAND" */
     char *command; /* or NULL */
     char *key, *value;
-    const struct sl_option *option; /* NULL: unknown, in a lenient set */
+    const struct sl_option *option; /* NULL: unknown, in a lenient set or somebody else's section */
     unsigned line;
 };
 
@@ -41,6 +41,7 @@ struct sl_options {
     size_t value_count;
     bool lenient;
     const char *const *commands;
+    const char *owner_key, *owner_value; /* see sl_options_owner() */
     /* the file */
     struct entry *entries;
     size_t entry_count, entry_room;

@@ -102,6 +102,11 @@ static int look(struct cli *cli, char engine[64], struct sl_err *err)
     char stanza[80];
     take_string(stanza, sizeof stanza, options, "stanza");
     sl_options_parse_file(options, path, *stanza ? stanza : NULL, cli->word, NULL);
+    const char **names;
+    if (!*stanza && sl_options_sections(options, &names) == 1) { /* it will be chosen */
+        snprintf(stanza, sizeof stanza, "%s", names[0]);
+        sl_options_parse_file(options, path, stanza, cli->word, NULL);
+    }
     take_string(engine, 64, options, "engine");
     cli->invocation.json = strcmp(sl_option_string(options, "output"), "json") == 0;
     sl_options_free(options);
@@ -120,6 +125,8 @@ static int make_options(struct cli *cli, struct sl_err *err)
     int rc = sl_options_new(tables, cli->engine ? 2 : 1, &cli->options, err);
     if (!rc) {
         sl_options_commands(cli->options, cli->engine ? cli->names : NULL);
+        if (cli->engine)
+            sl_options_owner(cli->options, "engine", cli->engine->name);
         cli->invocation.options = cli->options;
     }
     return rc;

@@ -28,7 +28,8 @@ static void slurp(FILE *file, char *text, size_t room)
     fclose(file);
 }
 
-static uid_t run_uid; /* of the next runs; 0: as it is */
+static uid_t run_uid;    /* of the next runs; 0: as it is */
+static bool run_by_file; /* the environment names no engine in the next runs */
 
 /* Runs "sluice" with words separated by blanks; "@" stands for the config file. Returns the exit
  * status, or the negative number of the signal. */
@@ -41,8 +42,8 @@ static int run_with_env(struct fixture *f, const char *variable, const char *lin
         argv[argc++] = strcmp(word, "@") == 0 ? f->config : word;
     if (variable)
         snprintf(environment_text, sizeof environment_text, "%s", variable);
-    char *environment[] = {(char[]){"SLUICE_ENGINE=test"}, variable ? environment_text : NULL,
-                           NULL};
+    char *environment[] = {run_by_file ? (char[]){"X=1"} : (char[]){"SLUICE_ENGINE=test"},
+                           variable ? environment_text : NULL, NULL};
     FILE *out = tmpfile(), *err = tmpfile();
     fflush(stdout);
     pid_t child = fork();
@@ -276,6 +277,40 @@ static void run__engine__from_file(void **state)
     int status = 0;
     waitpid(child, &status, 0);
     assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+static void run__engine__of_the_only_stanza(void **state)
+{
+    struct fixture *f = *state;
+    run_by_file = true;
+    configure(f, "[main]\nlevel = 3\nengine = test\n[main:show]\nlevel = 4\n");
+    assert_int_equal(run(f, "show --config @"), 0);
+    contains(f->out, "stanza=main\n");
+    contains(f->out, "level=4\n");
+    run_by_file = false;
+}
+
+/* What only another engine knows is no mistake in its sections, and nowhere else. */
+static void run__stanzas_of_two_engines__one_file(void **state)
+{
+    struct fixture *f = *state;
+    run_by_file = true;
+    configure(f, "[a]\nengine = test\nlevel = 4\n[b]\nother-key = x\nengine = other\n"
+                 "[b:other-command]\nother-key = y\n[c]\ndefaults-engine-key = z\n");
+    assert_int_equal(run(f, "show --config @ --stanza=a"), 0);
+    contains(f->out, "level=4\n");
+    assert_int_equal(run(f, "show --config @ --stanza=b --engine=test"), 27);
+    contains(f->err, "s.conf:5: unknown option \"other-key\"");
+    configure(f, "[a]\nlevl = 4\nengine = test\n");
+    assert_int_equal(run(f, "show --config @ --stanza=a"), 27);
+    contains(f->err, "s.conf:2: unknown option \"levl\"\nHINT: did you mean \"level\"?");
+    configure(f, "[global]\nengine = test\n[a]\nlevel = 4\n[b]\nlevl = 4\n");
+    assert_int_equal(run(f, "show --config @ --stanza=a"), 27);
+    contains(f->err, "s.conf:6: unknown option \"levl\"");
+    configure(f, "[global]\nengine = test\n[a]\n[a:shwo]\n");
+    assert_int_equal(run(f, "show --config @ --stanza=a"), 27);
+    contains(f->err, "s.conf:4: unknown command \"shwo\"");
+    run_by_file = false;
 }
 
 static void run__stanza__by_folder(void **state)
@@ -557,6 +592,8 @@ int main(void)
         TEST(run__config__order),
         TEST(run__config__mistakes),
         TEST(run__engine__from_file),
+        TEST(run__engine__of_the_only_stanza),
+        TEST(run__stanzas_of_two_engines__one_file),
         TEST(run__stanza__by_folder),
         TEST(run__error__text_and_status),
         TEST(run__error__json),
