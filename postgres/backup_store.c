@@ -53,6 +53,24 @@ void sl_pg_packer_extent(struct sl_pg_packer *p, struct sl_extent extent)
         sl_pg_extent_add(p->extents, &p->entry.extent_count, extent);
 }
 
+/* As pread(2) of the file at hand; 0 bytes at its end. */
+static int read_some(struct sl_pg_packer *p, int fd, uint64_t offset, void *to, size_t room,
+                     size_t *ret_count, struct sl_err *err)
+{
+    for (;;) {
+        int fault = sl_fault("pg.backup_read");
+        ssize_t n = fault ? -1 : pread(fd, to, room, (off_t)offset);
+        if (n < 0 && !fault && errno == EINTR)
+            continue;
+        if (n < 0)
+            return sl_err_sys(err, SL_ERR_READ, fault ? fault : errno, "could not read \"%s\"",
+                              p->entry.path);
+        atomic_fetch_add(&p->backup->read, (uint64_t)n);
+        *ret_count = (size_t)n;
+        return 0;
+    }
+}
+
 /* Reads [offset, offset + length) of the file into the upload; less when the file has become
  * shorter. */
 static int copy_range(struct sl_pg_packer *p, int fd, uint64_t offset, uint64_t length,
@@ -63,33 +81,27 @@ static int copy_range(struct sl_pg_packer *p, int fd, uint64_t offset, uint64_t 
     uint32_t crc = 0;
     while (done < length) {
         uint8_t *at;
-        size_t room;
+        size_t room, n = 0;
         int rc = sl_upload_space(p->upload, &at, &room, err);
         if (rc)
             return rc;
         if (room > length - done)
             room = (size_t)(length - done);
         uint64_t began = sl_now_ns();
-        int fault = sl_fault("pg.backup_read");
-        ssize_t n = fault ? -1 : pread(fd, at, room, (off_t)(offset + done));
-        if (n < 0 && !fault && errno == EINTR)
-            continue;
-        if (n < 0)
-            return sl_err_sys(err, SL_ERR_READ, fault ? fault : errno, "could not read \"%s\"",
-                              p->entry.path);
+        if ((rc = read_some(p, fd, offset + done, at, room, &n, err)) < 0)
+            return rc;
         if (!n)
             break;
         uint64_t read_at = sl_now_ns();
-        crc = sl_crc32c(crc, at, (size_t)n);
-        sl_pg_page_check_feed(&p->pages, at, (size_t)n);
-        sl_pg_groups_feed(&p->groups, at, (size_t)n);
+        crc = sl_crc32c(crc, at, n);
+        sl_pg_page_check_feed(&p->pages, at, n);
+        sl_pg_groups_feed(&p->groups, at, n);
         sl_progress_stage(progress, SL_STAGE_SOURCE, read_at - began);
         sl_progress_stage(progress, SL_STAGE_DIGEST, sl_now_ns() - read_at);
-        if ((rc = sl_upload_advance(p->upload, (size_t)n, err)) < 0)
+        if ((rc = sl_upload_advance(p->upload, n, err)) < 0)
             return rc;
-        done += (uint64_t)n;
+        done += n;
     }
-    atomic_fetch_add(&p->backup->read, done);
     p->entry.crc32c = crc;
     *ret_done = done;
     return 0;
@@ -101,18 +113,14 @@ static int read_group(struct sl_pg_packer *p, int fd, uint64_t offset, size_t co
 {
     size_t got = 0;
     while (got < count) {
-        int fault = sl_fault("pg.backup_read");
-        ssize_t n = fault ? -1 : pread(fd, p->buffer + got, count - got, (off_t)(offset + got));
-        if (n < 0 && !fault && errno == EINTR)
-            continue;
-        if (n < 0)
-            return sl_err_sys(err, SL_ERR_READ, fault ? fault : errno, "could not read \"%s\"",
-                              p->entry.path);
+        size_t n = 0;
+        int rc = read_some(p, fd, offset + got, p->buffer + got, count - got, &n, err);
+        if (rc)
+            return rc;
         if (!n)
             break;
-        got += (size_t)n;
+        got += n;
     }
-    atomic_fetch_add(&p->backup->read, got);
     *ret_count = got;
     return 0;
 }

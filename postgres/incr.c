@@ -138,7 +138,7 @@ static int load_summary(struct sl_pg_backup *b, const struct sl_pg_backup_info *
                                               SL_PG_GROUP_BYTES / b->control.block_bytes,
                                               prior->start_lsn, b->start_lsn};
     int rc = sl_pg_summary_load(b->db, &range, b->step_ms, &b->summary, why, err);
-    if (rc == SL_ERR_DB_QUERY) { /* the right to call these functions, say */
+    if (rc == SL_ERR_DB_QUERY || rc == SL_ERR_FORMAT) { /* the right to call them, say */
         compare_all(err ? err->msg : "");
         return 0;
     }

@@ -20,28 +20,29 @@ void sl_pg_based_fini(struct sl_pg_based *based)
     *based = (struct sl_pg_based){0};
 }
 
-static bool parse_groups(const uint8_t *record, size_t count, const char *path, uint64_t offset,
+static bool parse_groups(const uint8_t *bytes, size_t count, const char *path, uint64_t offset,
                          struct sl_pg_based *based)
 {
-    char text[SL_PATH_MAX];
-    struct sl_reader r = sl_reader_on(record, count);
-    based->groups_pack = sl_read_u32(&r);
-    sl_read_string(&r, text, sizeof text);
-    if (sl_read_u64(&r) != offset || strcmp(text, path) != 0)
+    struct sl_pg_group_record record;
+    struct sl_reader r = sl_reader_on(bytes, count);
+    uint32_t pack = sl_read_u32(&r);
+    if (r.failed || sl_pg_group_record_decode(r.at, sl_reader_left(&r), &record, NULL) != 1 ||
+        record.offset != offset || strcmp(record.path, path) != 0)
         return false;
-    based->length = sl_read_u64(&r);
-    based->group_count = sl_read_u32(&r);
-    size_t bytes = (size_t)based->group_count * SL_PG_GROUP_ENTRY;
-    if (bytes > based->groups_room) {
+    size_t room = (size_t)record.count * SL_PG_GROUP_ENTRY;
+    if (room > based->groups_room) {
         sl_free(based->groups);
-        based->groups = sl_alloc(bytes);
-        based->groups_room = based->groups ? bytes : 0;
+        based->groups = sl_alloc(room);
+        based->groups_room = based->groups ? room : 0;
     }
-    if (!based->groups && bytes)
+    if (!based->groups && room)
         return false;
-    sl_read_into(&r, based->groups, bytes);
-    return !r.failed && !sl_reader_left(&r) &&
-           based->group_count == (based->length + SL_PG_GROUP_BYTES - 1) / SL_PG_GROUP_BYTES;
+    if (room)
+        memcpy(based->groups, record.groups, room);
+    based->groups_pack = pack;
+    based->length = record.length;
+    based->group_count = record.count;
+    return true;
 }
 
 static bool parse_entry(const uint8_t *record, size_t count, const char *path,
@@ -160,17 +161,20 @@ void sl_pg_extent_add(struct sl_extent *extents, uint32_t *count, struct sl_exte
         extents[(*count)++] = extent;
 }
 
-static bool use_pack(struct sl_pg_base *base, uint32_t number)
+/* What a pack's index refers to in other packs was not checked when it was loaded. */
+static bool use_pack(struct sl_pg_base *base, const struct sl_extent *x)
 {
     size_t low = 0, high = base->pack_count;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (base->packs[middle].number < number)
+        if (base->packs[middle].number < x->pack)
             low = middle + 1;
         else
             high = middle;
     }
-    if (low == base->pack_count || base->packs[low].number != number)
+    const struct sl_manifest_pack *pack = &base->packs[low];
+    if (low == base->pack_count || pack->number != x->pack || x->length > pack->length ||
+        x->pack_offset > pack->length - x->length)
         return false;
     __atomic_store_n(&base->used[low], true, __ATOMIC_RELAXED);
     return true;
@@ -194,7 +198,7 @@ bool sl_pg_base_extents(struct sl_pg_base *base, const struct sl_pg_based *based
             return false;
         uint64_t skip = offset - x->offset, part = x->length - skip;
         part = part < length ? part : length;
-        if (x->pack && !use_pack(base, x->pack))
+        if (x->pack && !use_pack(base, x))
             return false;
         sl_pg_extent_add(extents, count,
                          (struct sl_extent){.offset = offset,
