@@ -1,6 +1,6 @@
 #!/bin/bash
 # timeout: 600
-# postgres: 17 (15)
+# postgres: 17 (15 18)
 # Increments: what they read, send and store after 1 % and 10 % of the pages changed; every one
 # restores by itself to what the database was; after a switch of timelines, after expire of what they
 # built on; files that grow, shrink, vanish and come anew.

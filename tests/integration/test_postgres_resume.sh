@@ -1,6 +1,6 @@
 #!/bin/bash
 # timeout: 600
-# postgres: 17 (15)
+# postgres: 17 (15 18)
 # A backup that is killed in the middle is resumed: packs that were durable are not sent again, neither
 # by the first nor by the second that goes on; what changed meanwhile is. Full and incremental ones restore to what
 # the database was. One that runs, or is marked by expire, or was of another kind, is left alone.

@@ -1,6 +1,6 @@
 #!/bin/bash
 # timeout: 600
-# postgres: 17
+# postgres: 17 (18)
 # Increments by WAL summaries: what they read of the disk after 1 % of the pages changed; relations that are truncated
 # and grow again, dropped and made anew, copied with a whole database, unlogged, in a tablespace; free space and visibility maps;
 # config files. Every one restores to what pg_dumpall said. Without complete summaries all is compared, and
@@ -11,13 +11,13 @@ set -euo pipefail
 initdb_options=--wal-segsize=1 new_cluster c1
 value() { python3 -c "import json; print(json.load(open('$work/b.json')).get('$1'))"; } # KEY of the last report
 dump() { as_pg pg_dumpall --no-sync -h "$work/c1-socket" -p "$1" -U postgres | grep -v -e '^.\(un\)\?restrict ' -e '^CREATE TABLESPACE '; } # PORT
-take() { # TYPE [SUMMARIES]: a backup, and what it should restore to; SUMMARIES: the words that it must say
-  local words=${2:-}
-  c1_sluice backup --output=json --log-level=info --type="$1" >"$work/b.json" 2>"$work/b.err" || { cat "$work/b.json" "$work/b.err"; die "backup $1"; }
+take() { # TYPE [WORDS]: a backup, and what it should restore to; WORDS: what it must say
+  local type=$1 words=${2:-}
+  c1_sluice backup --output=json --log-level=info --pg-user=sluice --type="$type" >"$work/b.json" 2>"$work/b.err" || { cat "$work/b.json" "$work/b.err"; die "backup $type"; }
   label=$(value label)
   [ -z "$words" ] || grep -q "$words" "$work/b.err" || { cat "$work/b.err"; die "it does not say: $words"; }
   dump "$c1_port" >"$work/$label.sql"
-  say "$1 $label: of $(value bytes) read $(value read_bytes), stored $(value delta_bytes)"
+  say "$type $label: of $(value bytes) read $(value read_bytes), stored $(value delta_bytes)"
 }
 by_wal="only blocks that WAL summaries name are read"
 restored() { # LABEL
@@ -37,6 +37,11 @@ c1_psql -c "alter system set summarize_wal = on" -c "alter system set autovacuum
 c1_psql -c "select pg_reload_conf()" -c "create tablespace elsewhere location '$work/space'" >/dev/null
 space=$(c1_psql -c "select oid from pg_tablespace where spcname = 'elsewhere'")
 expect 0 c1_sluice stanza-create
+sed -n 's/^    \(\(CREATE ROLE\|GRANT\) .*;\)$/\1/p' "$SLUICE_ROOT/docs/postgresql.md" >"$work/rights.sql"
+c1_psql <"$work/rights.sql" # with these all is done that follows
+# An idle summarizer looks for WAL every 30 s only; this wakes it.
+(while sleep 1; do c1_psql -c "select pg_reload_conf()"; done) >/dev/null 2>&1 &
+started_pids+=($!)
 c1_psql -c "create table big (id int primary key, v text) with (fillfactor = 50)" \
   -c "insert into big select i, md5(i::text) || md5((i * 7)::text) from generate_series(1, 200000) i" \
   -c "create table cut as select i, md5(i::text) from generate_series(1, 20000) i" \
@@ -72,6 +77,11 @@ say "a differential one has all of it"
 take diff "$by_wal"
 for l in "$one" "$two" "$three" "$four" "$label"; do restored "$l"; done
 expect 0 c1_sluice verify
+
+say "the role may not ask for summaries"
+c1_psql -c "revoke execute on function pg_available_wal_summaries() from public"
+take incr "permission denied for function pg_available_wal_summaries"
+c1_psql -c "grant execute on function pg_available_wal_summaries() to sluice"
 
 say "a summary is missing; summaries are off"
 c1_psql -c "update big set v = 'x' where id = 60000" -c checkpoint
