@@ -24,7 +24,7 @@ struct reading {
     struct sl_pg_restore *restore;
     sl_pg_visit_entry visit;
     void *arg;
-    struct sl_err *err;
+    struct sl_err nested;              /* of a visit that ended a reading */
     uint64_t packs_done, entries_done; /* of all readings */
     uint64_t packs, entries;           /* of this one */
 };
@@ -37,18 +37,18 @@ static int on_pack(void *arg, const struct sl_manifest_pack *pack)
     reading->packs_done++;
     return !reading->restore->plan
                ? 0
-               : sl_pg_plan_add_pack(reading->restore->plan, pack, reading->err);
+               : sl_pg_plan_add_pack(reading->restore->plan, pack, &reading->nested);
 }
 
 static int on_entry(void *arg, const struct sl_manifest_entry *entry)
 {
     struct reading *reading = arg;
     if (sl_pg_signals_caught())
-        return sl_err_set(reading->err, SL_ERR_CANCELLED, "cancelled");
+        return sl_err_set(&reading->nested, SL_ERR_CANCELLED, "cancelled");
     if (reading->entries++ < reading->entries_done)
         return 0;
     reading->entries_done++;
-    return reading->visit(reading->arg, entry, reading->err);
+    return reading->visit(reading->arg, entry, &reading->nested);
 }
 
 static int feed(struct sl_pg_restore *r, struct sl_download *download,
@@ -77,6 +77,7 @@ static int read_once(struct sl_pg_restore *r, struct reading *reading, struct sl
     struct sl_object_info info;
     snprintf(name, sizeof name, "backup/%s/manifest", r->info.label);
     reading->packs = reading->entries = 0;
+    reading->nested.code = 0;
     int rc = sl_download_open(r->repository.client, name, NULL, sl_pg_restore_deadline(r),
                               &download, &info, err);
     if (rc)
@@ -84,6 +85,8 @@ static int read_once(struct sl_pg_restore *r, struct reading *reading, struct sl
     rc = sl_manifest_reader_new(&visitor, &reader, err);
     if (!rc)
         rc = feed(r, download, reader, err);
+    if (rc && reading->nested.code == rc)
+        sl_err_copy(err, &reading->nested);
     sl_manifest_reader_free(reader);
     sl_download_close(download);
     return rc;
@@ -92,7 +95,7 @@ static int read_once(struct sl_pg_restore *r, struct reading *reading, struct sl
 int sl_pg_restore_read(struct sl_pg_restore *r, sl_pg_visit_entry visit, void *arg,
                        struct sl_err *err)
 {
-    struct reading reading = {.restore = r, .visit = visit, .arg = arg, .err = err};
+    struct reading reading = {.restore = r, .visit = visit, .arg = arg};
     struct sl_pg_retry retry = {0};
     int rc;
     while ((rc = read_once(r, &reading, err)) && sl_pg_try_again(&retry, rc, r->step_ms))
