@@ -44,16 +44,6 @@ static json_t *place_of(struct dry *dry, const char *oid, const char *path)
     return place;
 }
 
-static void check_free(struct dry *dry, const char *path, bool delta)
-{
-    struct sl_err err = {0};
-    int rc = delta ? 1 : sl_pg_restore_is_free(path, &err);
-    if (!rc)
-        sl_err_set(&err, SL_ERR_NOT_EMPTY, "folder \"%s\" is not empty", path);
-    if (rc != 1)
-        problem(dry, &err);
-}
-
 static int visit(void *arg, const struct sl_manifest_entry *entry, struct sl_err *err)
 {
     struct dry *dry = arg;
@@ -61,9 +51,10 @@ static int visit(void *arg, const struct sl_manifest_entry *entry, struct sl_err
     char oid[16] = "";
     if (entry->kind == SL_ENTRY_LINK && sl_pg_is_tablespace(entry->path)) {
         const char *path = sl_pg_restore_tablespace(r, entry->path, entry->link);
+        struct sl_err stands = {0};
         place_of(dry, strrchr(entry->path, '/') + 1, path);
-        /* a delta restore keeps its own tablespaces, see restore_delta.c */
-        check_free(dry, path, sl_option_bool(r->invocation->options, "delta"));
+        if (sl_pg_restore_may_lead(r, entry->path, path, &stands))
+            problem(dry, &stands);
         return 0;
     }
     if (entry->kind != SL_ENTRY_FILE)
@@ -202,8 +193,12 @@ static int look(struct dry *dry, struct sl_err *err)
         problem(dry, &found);
     } else if (delta && sl_pg_delta_check(r, &found)) {
         problem(dry, &found);
-    } else {
-        check_free(dry, r->data_folder, delta);
+    } else if (!delta) {
+        int rc = sl_pg_restore_is_free(r->data_folder, &found);
+        if (!rc)
+            sl_err_set(&found, SL_ERR_NOT_EMPTY, "folder \"%s\" is not empty", r->data_folder);
+        if (rc != 1)
+            problem(dry, &found);
     }
     place_of(dry, "", r->data_folder);
     int rc = sl_pg_restore_read(r, visit, dry, err);

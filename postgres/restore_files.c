@@ -97,6 +97,27 @@ static int write_mark(const struct sl_pg_restore *r, struct sl_err *err)
     return 0;
 }
 
+/* All of them, before anything is touched: a delta restore that stops at one has lost the links by
+ * which it would know the others. */
+static int check_tablespaces(const struct sl_pg_restore *r, struct sl_err *err)
+{
+    size_t i;
+    json_t *one;
+    json_array_foreach(json_object_get(r->info.json, "tablespaces"), i, one)
+    {
+        char path[64];
+        const char *oid = json_string_value(json_object_get(one, "oid"));
+        const char *link = json_string_value(json_object_get(one, "path"));
+        snprintf(path, sizeof path, "pg_tblspc/%.40s", oid ? oid : "");
+        int rc = oid && link
+                     ? sl_pg_restore_may_lead(r, path, sl_pg_restore_tablespace(r, path, link), err)
+                     : 0;
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
 int sl_pg_restore_claim(struct sl_pg_restore *r, struct sl_err *err)
 {
     long pid = sl_pg_postmaster(r->data_folder);
@@ -109,6 +130,8 @@ int sl_pg_restore_claim(struct sl_pg_restore *r, struct sl_err *err)
     bool delta = sl_option_bool(r->invocation->options, "delta") &&
                  !sl_pg_restore_is_free(r->data_folder, NULL);
     int rc = delta ? sl_pg_delta_check(r, err) : empty_folder(r->data_folder, folder_hint(r), err);
+    if (!rc)
+        rc = check_tablespaces(r, err);
     if (rc)
         return rc;
     r->root_fd = open(r->data_folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -180,14 +203,36 @@ const char *sl_pg_restore_tablespace(const struct sl_pg_restore *r, const char *
     return link;
 }
 
+#define TABLESPACE_HINT "choose another folder with --tablespace-map=OID=DIR, or empty it"
+
+int sl_pg_restore_may_lead(const struct sl_pg_restore *r, const char *path, const char *target,
+                           struct sl_err *err)
+{
+    char link[SL_PATH_MAX];
+    SL_CLEANUP_FREE char *whole = sl_asprintf("%s/%s", r->data_folder, path);
+    if (!whole)
+        return sl_err_set(err, SL_ERR_NO_MEMORY, "out of memory");
+    bool delta = sl_option_bool(r->invocation->options, "delta");
+    ssize_t n = delta ? readlink(whole, link, sizeof link - 1) : -1;
+    if (n >= 0)
+        link[n] = '\0';
+    if (n >= 0 && !strcmp(link, target))
+        return 0;
+    int rc = sl_pg_restore_is_free(target, err);
+    if (rc)
+        return rc < 0 ? rc : 0;
+    sl_err_set(err, SL_ERR_NOT_EMPTY, "folder \"%s\" is not empty", target);
+    sl_err_hint(err, TABLESPACE_HINT);
+    return SL_ERR_NOT_EMPTY;
+}
+
 static int make_tablespace(const struct sl_pg_restore *r, const struct sl_manifest_entry *e,
                            const char *target, struct sl_err *err)
 {
     if (target[0] != '/')
         return sl_err_set(err, SL_ERR_USAGE, "tablespace folder \"%s\" is not an absolute path",
                           target);
-    int rc = empty_folder(target,
-                          "choose another folder with --tablespace-map=OID=DIR, or empty it", err);
+    int rc = empty_folder(target, TABLESPACE_HINT, err);
     if (rc)
         return rc;
     if (r->as_root && chown(target, e->uid, e->gid))

@@ -74,6 +74,10 @@ int sl_pg_restore_open(const struct sl_pg_restore *r, const char *path, int flag
 /* Where a tablespace's link shall lead: --tablespace-map, else `link`. */
 const char *sl_pg_restore_tablespace(const struct sl_pg_restore *r, const char *path,
                                      const char *link);
+/* May it lead to the folder `target`? That must be free; a delta restore also takes over where the
+ * link leads already. SL_ERR_NOT_EMPTY. */
+int sl_pg_restore_may_lead(const struct sl_pg_restore *r, const char *path, const char *target,
+                           struct sl_err *err);
 
 /* restore_delta.c: an existing folder. check() refuses one of another cluster; begin() takes
  * pg_control away; entry() makes room for an entry (`tablespace`: where its link shall lead, or
