@@ -58,7 +58,7 @@ EOF
 }
 stop_cluster() { as_pg "${2:-$pg_bin}/pg_ctl" -D "$work/$1-data" -m "${3:-fast}" -w stop >/dev/null; } # NAME [FOLDER [MODE]]
 
-# start_restored DIR [RECOVERING]: starts a restored folder on a port of its own beside cluster c1, with psql
+# start_restored DIR [RECOVERING]: starts a restored folder on a port of its own beside cluster c1 (or $beside), with psql
 # as r_psql, and waits until pg_is_in_recovery() is f (or what RECOVERING says)
 start_restored() {
   local dir=$1 want=${2:-f} rport i
@@ -66,7 +66,7 @@ start_restored() {
   as_pg sh -c "printf 'port = %s\n' $rport >>'$dir/postgresql.auto.conf'"
   at_exit+=("as_pg pg_ctl -D '$dir' -m immediate -w stop >/dev/null 2>&1")
   as_pg pg_ctl -D "$dir" -l "$dir.log" -w -t 120 start >/dev/null || { cat "$dir.log"; die "the restored server does not start"; }
-  eval "r_psql() { as_pg psql -X -q -A -t -v ON_ERROR_STOP=1 -h '$work/c1-socket' -p $rport -U postgres -d postgres \"\$@\"; }"
+  eval "r_psql() { as_pg psql -X -q -A -t -v ON_ERROR_STOP=1 -h '$work/${beside:-c1}-socket' -p $rport -U postgres -d postgres \"\$@\"; }"
   for i in $(seq 300); do
     [ "$(r_psql -c 'select pg_is_in_recovery()')" = "$want" ] && return
     sleep 0.2
