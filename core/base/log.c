@@ -88,6 +88,14 @@ const char *sl_log_level_name(enum sl_log_level level)
     return (size_t)level < sizeof names / sizeof *names ? names[level] : "error";
 }
 
+enum sl_log_level sl_log_level_named(const char *name)
+{
+    enum sl_log_level level = SL_LOG_ERROR;
+    while (level < SL_LOG_DEBUG && strcmp(name, sl_log_level_name(level)) != 0)
+        level++;
+    return level;
+}
+
 /* --- sinks ----------------------------------------------------------------------------------- */
 
 /* In one write, so that lines of several processes do not mix. Nothing can be done about a

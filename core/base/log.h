@@ -35,5 +35,6 @@ void sl_log_sink_json(void *arg, enum sl_log_level level, const char *component,
                       const char *hint);
 
 const char *sl_log_level_name(enum sl_log_level level); /* "error" … "debug" */
+enum sl_log_level sl_log_level_named(const char *name); /* the finest for a name that is none */
 
 #endif

@@ -8,9 +8,8 @@
 #ifndef SL_CLI_CLI_H
 #define SL_CLI_CLI_H
 
+#include "core/cli/settings.h"
 #include "core/plugin/engine.h"
-
-#define SL_CLI_CONFIG "/etc/sluice/sluice.conf"
 
 /* The whole program: returns the exit status. */
 int sl_cli_main(int argc, char **argv, char **environment);

@@ -219,6 +219,7 @@ static void fill(struct sl_client_config *config, const struct sl_invocation *in
                                                   wanted->short_lived ? SHORT_LIVED_SLOT_BYTES : 0),
         .io_ms = timeout_ms > (int64_t)UINT_MAX ? UINT_MAX : (unsigned)timeout_ms,
         .progress = invocation->progress,
+        .lazy = wanted->lazy,
     };
 }
 

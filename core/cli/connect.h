@@ -16,6 +16,7 @@ struct sl_connect_options {
     bool create_repository; /* stanza-create: an empty or missing repo-path becomes a repository */
     bool short_lived;       /* archive-push, archive-get: TCP unless told otherwise, few slots */
     const char *stanza;     /* NULL: invocation->stanza */
+    bool lazy;              /* see sl_client_config: the client's first call connects */
 };
 
 int sl_connection_open(const struct sl_invocation *invocation,

@@ -72,10 +72,7 @@ int sl_output_json(json_t *result, const struct sl_err *error, struct sl_err *er
 
 void sl_output_log(const struct sl_options *options)
 {
-    const char *level = sl_option_string(options, "log-level");
-    enum sl_log_level threshold = SL_LOG_ERROR;
-    while (threshold < SL_LOG_DEBUG && strcmp(level, sl_log_level_name(threshold)) != 0)
-        threshold++;
+    enum sl_log_level threshold = sl_log_level_named(sl_option_string(options, "log-level"));
     bool json = strcmp(sl_option_string(options, "output"), "json") == 0;
     sl_log_set(json ? sl_log_sink_json : sl_log_sink_text, NULL, threshold);
 }

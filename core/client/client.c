@@ -280,7 +280,10 @@ static int obtain(struct sl_client *client, bool once, sl_deadline deadline,
 int sl_client_session(struct sl_client *client, sl_deadline deadline, struct session **ret_session,
                       struct sl_err *err)
 {
-    return obtain(client, false, deadline, ret_session, err);
+    pthread_mutex_lock(&client->lock);
+    bool first = !client->have_repository; /* of a lazy client */
+    pthread_mutex_unlock(&client->lock);
+    return obtain(client, first, deadline, ret_session, err);
 }
 
 bool sl_client_again(int rc, unsigned *tries, sl_deadline deadline)
@@ -327,12 +330,14 @@ int sl_client_open(const struct sl_client_config *config, sl_deadline deadline,
     rc = client_new(config, &client, err);
     if (rc)
         return rc;
-    rc = obtain(client, true, deadline, &session, err);
-    if (rc) {
-        sl_client_close(client);
-        return rc;
+    if (!config->lazy) {
+        rc = obtain(client, true, deadline, &session, err);
+        if (rc) {
+            sl_client_close(client);
+            return rc;
+        }
+        sl_client_session_unref(session);
     }
-    sl_client_session_unref(session);
     *ret_client = client;
     return 0;
 }

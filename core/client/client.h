@@ -60,6 +60,9 @@ struct sl_client_config {
     unsigned connect_ms;          /* 0: 10 s: one attempt */
     unsigned io_ms;               /* 0: 60 s: no progress on a call for so long fails it */
     struct sl_progress *progress; /* borrows; stages are measured into it; NULL */
+    /* sl_client_open() connects nothing: the first call that needs a session does, trying each host
+     * once. For who wants to be able to cancel that. */
+    bool lazy;
 };
 
 /* What the session came to: for `check`, the log and JSON. */
@@ -80,8 +83,8 @@ struct sl_client_info {
  * CAP_IPC_LOCK). SL_ERR_LIMIT, with the figure needed, when even 4 do not fit. */
 int sl_slots_choose(bool rdma, size_t wanted_bytes, uint32_t *ret_slots, struct sl_err *err);
 
-/* Opens the first session; returns owned. Each host is tried once; blocks until `deadline` at the
- * longest. The strings of `config` are copied. */
+/* Opens the first session (unless lazy); returns owned. Each host is tried once; blocks until
+ * `deadline` at the longest. The strings of `config` are copied. */
 int sl_client_open(const struct sl_client_config *config, sl_deadline deadline,
                    struct sl_client **ret_client, struct sl_err *err);
 /* Says BYE, ends the threads. Uploads and downloads must have been freed before. NULL ok. */
