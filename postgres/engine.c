@@ -32,7 +32,10 @@ static const struct sl_command commands[] = {
      .description =
          "Ends with 0 only when the file is stored durably, or was before with the same content. "
          "Another content under the name is refused (45), nothing is ever overwritten. The status "
-         "is 0 or 1 to 125, always.",
+         "is 0 or 1 to 125, always. PostgreSQL 15 and later can load the same as a module, which "
+         "is "
+         "several times faster: archive_library instead of archive_command, see "
+         "docs/postgresql.md.",
      .needs_stanza = true,
      .run = sl_pg_archive_push,
      .exit_status = sl_pg_archive_push_status},

@@ -116,12 +116,42 @@ push_async() {
     "exec pgbackrest --config='$work/pghost.conf' --stanza=main --pg1-path='$work/db/fake' --archive-async --process-max=$jobs archive-push \"\$1\""
 }
 
+# The archive module lives in a server: this one finds the segments .ready in its pg_wal. It begins when
+# a switch of WAL wakes the archiver, and ends with the last segment's .done.
+module_ready() {
+  local segment module=${bin%/bin}/lib/sluice/postgresql/15/sluice_archive
+  sed '/^\[global\]/a compress-type = none' "$work/sluice.conf" >"$work/module.conf"
+  on db $pg_bin/pg_ctl -D "$data" -m fast -w stop >/dev/null
+  on db $pg_bin/pg_ctl -D "$data" -l "$work/log/postgres.log" -w -t 120 start \
+    -o "-c archive_library=$module -c sluice_archive.config=$work/module.conf" >/dev/null
+  archiver none # warms the session, as commands cannot
+  for segment in $(ls "$work/wal" | head -n "$segments"); do
+    on db cp "$work/wal/$segment" "$data/pg_wal/$segment"
+    on db touch "$data/pg_wal/archive_status/$segment.ready"
+    last_segment=$segment
+  done
+}
+push_module() {
+  sql -c "select pg_logical_emit_message(true, 'wake', 'up'), pg_switch_wal()" >/dev/null
+  local i
+  for i in $(seq 6000); do
+    [ ! -e "$data/pg_wal/archive_status/$last_segment.done" ] || return 0
+    sleep 0.01
+  done
+  return 1
+}
+
 cases_push() {
   local bytes=$((segments * 16777216))
   archiver none
   new_sluice_repository
   measure push sluice "$bytes" "$work/target/sluice/main/wal" \
     push_all "exec '$bin/sluice' --config='$work/sluice.conf' --compress-type=none archive-push \"\$1\""
+  new_sluice_repository
+  module_ready
+  measure push "sluice module" "$bytes" "$work/target/sluice/main/wal" push_module
+  on db $pg_bin/pg_ctl -D "$data" -m fast -w stop >/dev/null
+  start_postgres
   fresh "$work/target/embedded"
   sluice embedded stanza-create >/dev/null
   measure push "sluice embedded" "$bytes" "$work/target/embedded/main/wal" \

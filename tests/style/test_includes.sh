@@ -26,7 +26,7 @@ allow core/target core/base core/wire core/object core/transport core/store core
 allow core/cli core/base core/wire core/object core/transport core/store core/repo core/session \
   core/plugin core/client core/target
 for engine in postgres mysql; do
-  allow $engine core/base core/wire core/object core/repo core/client core/plugin core/cli core/session core/transport
+  allow $engine $engine/archive_module core/base core/wire core/object core/repo core/client core/plugin core/cli core/session core/transport
 done
 if grep -rnE '#include <(infiniband|rdma)/' core postgres mysql | grep -v '^core/verbs/'; then
   echo "only core/verbs may include verbs headers"

@@ -2,7 +2,7 @@
 # Throw-away PostgreSQL clusters for the test scripts. Source after lib.sh.
 #
 # new_cluster NAME [FOLDER]: with the programs in FOLDER ($pg_bin); makes, configures (archive_command to $work/repo, or to what
-# NAME_repo_options says) and starts one; sets NAME_conn ("-h … -p … -U postgres -d postgres"),
+# NAME_repo_options says; NAME_archive replaces archive_command) and starts one; sets NAME_conn ("-h … -p … -U postgres -d postgres"),
 # NAME_data, NAME_port and the functions NAME_sluice (sluice with its options, as the server's user)
 # and NAME_psql. Everything is ended at exit.
 pg_user=
@@ -27,7 +27,7 @@ new_cluster() {
   mkdir -p "$socket" "$work/repo" "$data"
   [ -z "$pg_user" ] || chown postgres: "$data" "$socket" "$work/repo" "$work"
   as_pg "$bin/initdb" -D "$data" -k -A trust -U postgres --locale=C.UTF-8 --no-sync ${initdb_options:-} >/dev/null
-  local repo_var=${name}_repo_options
+  local repo_var=${name}_repo_options archive_var=${name}_archive
   cat >"$work/$name.conf" <<EOF
 [global]
 ${!repo_var:-repo-path = $work/repo}
@@ -43,7 +43,7 @@ listen_addresses = ''
 unix_socket_directories = '$socket'
 port = $cport
 archive_mode = on
-archive_command = '$SLUICE_BUILD/bin/sluice --config=$work/$name.conf archive-push %p'
+${!archive_var:-archive_command = '$SLUICE_BUILD/bin/sluice --config=$work/$name.conf archive-push %p'}
 archive_timeout = 1h
 fsync = off
 max_wal_size = 256MB
