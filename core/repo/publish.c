@@ -11,7 +11,7 @@
 /* repo.json may have been linked by another process that has not synced it yet. Objects that
  * outlived it in a power cut could not be read: so before the first of ours is named, it is
  * durable. */
-static int settle_repository(struct sl_repo *repo, struct sl_err *err)
+int sl_repo_settle(struct sl_repo *repo, struct sl_err *err)
 {
     if (__atomic_load_n(&repo->settled, __ATOMIC_ACQUIRE))
         return 0;
@@ -103,7 +103,7 @@ void sl_repo_publish(struct sl_repo *repo, struct sl_repo_publish *batch, size_t
         struct sl_repo_publish *item = &batch[i];
         item->err = (struct sl_err){0};
         item->digest = item->draft->trailer.content_digest;
-        item->code = files && owner ? settle_repository(repo, &item->err)
+        item->code = files && owner ? sl_repo_settle(repo, &item->err)
                                     : sl_err_set(&item->err, SL_ERR_NO_MEMORY,
                                                  "out of memory to publish %zu objects", count);
         if (item->code == 0)

@@ -23,6 +23,9 @@ struct sl_object_draft {
 /* Footer, trailer and the exact length of the file. */
 int sl_draft_write_tail(struct sl_object_draft *draft, struct sl_err *err);
 
+/* repo.json is durable, or made so: before anything is named that must not outlive it. */
+int sl_repo_settle(struct sl_repo *repo, struct sl_err *err);
+
 /* Reads and checks every byte of an opened object: blocks, holes, padding. visit() (may be NULL)
  * gets each block's plain bytes in order, after they were checked; a nonzero answer ends it.
  * `buffer` has SL_BLOCK_BYTES and is aligned. */

@@ -2,6 +2,7 @@
  * repairs nothing; what it finds it reports by name, and goes on. */
 #include "core/base/alloc.h"
 #include "core/base/log.h"
+#include "core/repo/grow.h"
 #include "core/repo/repo_internal.h"
 
 #include <inttypes.h>
@@ -76,6 +77,8 @@ static int check_object(struct walk *walk, const char *name, int *ret_ended, str
 {
     struct sl_object *object;
     struct reading reading = {.walk = walk};
+    if (sl_journal_name(name))
+        return sl_growing_check(walk->repo, name, err);
     int rc = sl_object_open(walk->repo, name, &object, err);
     if (rc)
         return rc;

@@ -1,6 +1,6 @@
 /* The posix store: a folder on a local or network file system. This file opens and frees it and
- * holds its table; the work is in temporary.c, transfer.c, publish.c, folders.c, sync.c, walk.c and
- * the queues.
+ * holds its table; the work is in temporary.c, transfer.c, publish.c, folders.c, sync.c, walk.c,
+ * grow.c and the queues.
  *
  * Durability, and why each sync is there
  * --------------------------------------
@@ -120,6 +120,25 @@ static int open_regular(const struct sl_posix *store, const char *name, uint64_t
     return fd;
 }
 
+int sl_posix_file_new(struct sl_posix *store, int fd, const char *name,
+                      struct sl_posix_file **ret_file, struct sl_err *err)
+{
+    struct sl_posix_file *file = sl_calloc(1, sizeof *file);
+    char *copy = sl_strdup(name);
+    if (!file || !copy) {
+        sl_free(file);
+        sl_free(copy);
+        close(fd);
+        return sl_err_set(err, SL_ERR_NO_MEMORY, "out of memory opening \"%s\"", name);
+    }
+    file->base.store = &store->base;
+    file->fd = fd;
+    file->direct_fd = -1;
+    file->name = copy;
+    *ret_file = file;
+    return 0;
+}
+
 static int posix_open(struct sl_store *base, const char *name, struct sl_file **ret_file,
                       uint64_t *ret_length, struct sl_err *err)
 {
@@ -131,18 +150,10 @@ static int posix_open(struct sl_store *base, const char *name, struct sl_file **
     int fd = open_regular(store, name, &length, err);
     if (fd < 0)
         return fd;
-    struct sl_posix_file *file = sl_calloc(1, sizeof *file);
-    char *copy = sl_strdup(name);
-    if (!file || !copy) {
-        sl_free(file);
-        sl_free(copy);
-        close(fd);
-        return sl_err_set(err, SL_ERR_NO_MEMORY, "out of memory opening \"%s\"", name);
-    }
-    file->base.store = base;
-    file->fd = fd;
-    file->direct_fd = -1;
-    file->name = copy;
+    struct sl_posix_file *file;
+    rc = sl_posix_file_new(store, fd, name, &file, err);
+    if (rc)
+        return rc;
     file->direct_reads = true;
     if (length >= SL_POSIX_DIRECT_READ_MIN)
         sl_posix_open_direct(file);
@@ -221,6 +232,9 @@ static const struct sl_store_ops posix_ops = {
     .space = posix_space,
     .remove = posix_remove,
     .sweep = sl_posix_sweep,
+    .grow = sl_posix_grow,
+    .grow_read = sl_posix_grow_read,
+    .grow_sync = sl_posix_grow_sync,
     .queue_new = sl_posix_queue_new,
     .queue_free = sl_posix_queue_free,
     .queue_write = sl_posix_queue_write,
@@ -248,6 +262,7 @@ int sl_store_posix_open(const char *path, bool create, struct sl_store **ret_sto
     if (!store)
         return sl_err_set(err, SL_ERR_NO_MEMORY, "out of memory opening \"%s\"", path);
     store->base.ops = &posix_ops;
+    store->base.caps = SL_STORE_CAN_GROW;
     store->root = -1;
     pthread_mutex_init(&store->folder_lock, NULL);
     pthread_mutex_init(&store->known_lock, NULL);

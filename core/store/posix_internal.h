@@ -93,6 +93,9 @@ int sl_posix_openat(const char *point, int at, const char *path, int flags, mode
 #define SL_POSIX_READ (O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY)
 /* A published name, for reading: a descriptor or a code. */
 int sl_posix_open_name(const struct sl_posix *store, const char *name, struct sl_err *err);
+/* The file of an open descriptor, which it takes, also when it fails. */
+int sl_posix_file_new(struct sl_posix *store, int fd, const char *name,
+                      struct sl_posix_file **ret_file, struct sl_err *err);
 /* fsync or fdatasync behind a fault point, EINTR included: 0 or an errno. */
 int sl_posix_sync_fd(const char *point, int fd, bool data_only);
 
@@ -187,6 +190,15 @@ int sl_posix_list(struct sl_store *store, const char *folder,
 /* The names in an open folder, sorted, `.` and `..` left out; returns owned: one block of memory.
  */
 int sl_posix_names(int folder, char ***ret_names, size_t *ret_count, struct sl_err *err);
+
+/* --- grow.c -------------------------------------------------------------------------------------
+ */
+
+int sl_posix_grow(struct sl_store *store, const char *name, struct sl_file **ret_file,
+                  uint64_t *ret_length, struct sl_err *err);
+int sl_posix_grow_read(struct sl_file *file, void *bytes, size_t count, uint64_t offset,
+                       size_t *ret_got, struct sl_err *err);
+int sl_posix_grow_sync(struct sl_file *file, struct sl_err *err);
 
 /* --- queues -------------------------------------------------------------------------------------
  */

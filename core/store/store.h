@@ -41,7 +41,7 @@
 #define SL_STORE_ALIGN    4096u
 #define SL_STORE_NAME_MAX 576 /* with the NUL; a stanza, '/', and a name of the wire */
 
-#define SL_STORE_CAN_GROW 0x1u /* has growing objects (none in version 0.1) */
+#define SL_STORE_CAN_GROW 0x1u /* has grow(), grow_read() and grow_sync() */
 
 struct sl_store;
 struct sl_file;
@@ -105,6 +105,18 @@ struct sl_store_ops {
     int (*sweep)(struct sl_store *store, uint64_t age_ns, uint64_t *ret_removed,
                  struct sl_err *err);
 
+    /* With SL_STORE_CAN_GROW, else NULL. grow() opens a published file to be written on with
+     * write() and truncate(): by one writer at a time, of all processes (SL_ERR_BUSY). It ends with
+     * close(). grow_sync() makes durable what was written; once it has failed, the file must be
+     * closed, and opened and read anew. grow_read() reads from any opened file what the disk has,
+     * not what a cache thinks that it has (posix: O_DIRECT where that can be had); `bytes`, `count`
+     * and `offset` are multiples of SL_STORE_ALIGN; `*ret_got` is less than `count` at the end. */
+    int (*grow)(struct sl_store *store, const char *name, struct sl_file **ret_file,
+                uint64_t *ret_length, struct sl_err *err); /* SL_ERR_NOT_FOUND */
+    int (*grow_read)(struct sl_file *file, void *bytes, size_t count, uint64_t offset,
+                     size_t *ret_got, struct sl_err *err);
+    int (*grow_sync)(struct sl_file *file, struct sl_err *err);
+
     /* Asynchronous writes and reads for one event loop (posix: io_uring, else a helper thread).
      * `fd` of the queue polls readable when reap() has something. Memory must stay until reaped,
      * and the file open. Nothing is sure to begin before flush(); reap() continues what was cut
@@ -157,7 +169,8 @@ int sl_store_name_check(const char *name, bool allow_empty, struct sl_err *err);
  * posix.direct (its second descriptor, for O_DIRECT) posix.pwrite posix.truncate posix.fdatasync
  * posix.mkdir posix.link posix.stat posix.syncdir (folder of the name) posix.syncparent (the folder
  * that holds a folder's entry) posix.settle_file posix.settle_dir posix.pread posix.seek posix.list
- * posix.space posix.unlink posix.uring posix.eventfd. `skip` at a sync pretends it was done. */
+ * posix.space posix.unlink posix.uring posix.eventfd posix.grow (its opening) posix.grow_lock
+ * posix.grow_sync. `skip` at a sync pretends it was done. */
 int sl_store_posix_open(const char *path, bool create, struct sl_store **ret_store,
                         struct sl_err *err);
 
