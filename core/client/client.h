@@ -127,6 +127,36 @@ int sl_upload_commit(struct sl_upload *upload, uint64_t index_bytes, sl_deadline
                      struct sl_stored *ret_stored, struct sl_err *err);
 void sl_upload_abort(struct sl_upload *upload); /* frees; NULL ok */
 
+/* --- growing objects ------------------------------------------------------------------------- */
+
+/* An object that grows for hours and is durable as it grows (core/repo/grow.h). Until it is sealed
+ * it is read under its name with ".growing" behind it, like a published one, as far as it is then.
+ */
+struct sl_grow;
+
+/* Begins it, or continues it: `*ret_length` bytes of it are there and durable, up to its last mark;
+ * what was behind that is gone. `known`: so much this client knows to be durable (else 0); less is
+ * an error (SL_ERR_CHECKSUM). While another writes it, asks again until `deadline`; then
+ * SL_ERR_BUSY. SL_ERR_EXISTS: it has been sealed. SL_ERR_UNSUPPORTED: the target's store cannot. */
+int sl_grow_open(struct sl_client *client, const char *name, uint64_t known, sl_deadline deadline,
+                 struct sl_grow **ret_grow, uint64_t *ret_length, struct sl_err *err);
+/* Sends `count` (1..SL_BLOCK_BYTES) bytes to be put behind what is there; `mark`: it may be
+ * continued behind them. Waits for a slot, and for the target when too much is under way. */
+int sl_grow_append(struct sl_grow *grow, const void *bytes, size_t count, bool mark,
+                   struct sl_err *err);
+/* How much is durable now; or why it cannot grow any more. Does not block. */
+int sl_grow_durable(struct sl_grow *grow, uint64_t *ret_durable, struct sl_err *err);
+/* A descriptor that polls readable when sl_grow_durable() may say something else than before;
+ * sl_grow_durable() empties it. */
+int sl_grow_fd(const struct sl_grow *grow);
+/* Waits until all that was appended is durable. */
+int sl_grow_wait(struct sl_grow *grow, sl_deadline deadline, struct sl_err *err);
+/* Waits for that, then has it published; blocks until STORED. Frees it in any case. */
+int sl_grow_seal(struct sl_grow *grow, sl_deadline deadline, struct sl_stored *ret_stored,
+                 struct sl_err *err);
+/* It stays as far as it is durable, to be continued. Frees; NULL ok. */
+void sl_grow_close(struct sl_grow *grow);
+
 /* --- downloads ------------------------------------------------------------------------------- */
 
 struct sl_download;

@@ -118,6 +118,8 @@ struct lanes {
 
 /* --- objects and questions ------------------------------------------------------------------- */
 
+#define GROW_WINDOW 8u /* blocks of a growing object under way; a target allows 16 */
+
 enum object_kind { OBJECT_UPLOAD, OBJECT_DOWNLOAD };
 
 /* What an upload and a download have in common. */
@@ -130,6 +132,7 @@ struct object {
     bool answered;     /* STORED, OPENED, or ERROR */
     struct sl_err err; /* code != 0: ERROR came */
     pthread_cond_t changed;
+    int wake_fd; /* written to as well when `changed` is signalled; -1: none */
     struct session *session;
     char name[SL_NAME_MAX];
 };
@@ -147,10 +150,15 @@ struct sl_upload {
     struct sl_packer *packer; /* NULL: blocks go plain */
     uint8_t *packed;          /* with it: a block packed */
     uint64_t stored;          /* bytes offered so far */
-    bool committed;           /* COMMIT was sent */
+    bool committed;           /* COMMIT or SEAL was sent */
     struct sl_id digest;
     enum sl_outcome outcome;
     int failed; /* a call failed: nothing but abort is left */
+    /* of a growing object (grow.c): */
+    bool growing, grown;        /* and GROWN has come */
+    uint64_t durable, started;  /* by the target's word; the length where it was opened */
+    uint64_t ends[GROW_WINDOW]; /* where each block ended that may not be durable yet: a ring */
+    unsigned ends_first, ends_count;
 };
 
 enum want_state { WANT_ASKED, WANT_ARRIVED, WANT_FAILED };
@@ -362,6 +370,7 @@ int sl_client_object_init(struct object *object, enum object_kind kind, struct s
                           const char *name, struct sl_err *err);
 void sl_client_object_free(struct object *object); /* the whole upload or download */
 void sl_client_objects_wake(struct session *session);
+void sl_client_object_wake(struct object *object);
 void sl_client_objects_free_abandoned(struct session *session);
 /* The target's last word about it (STORED, ERROR) has come; frees it if nobody waits. */
 void sl_client_object_answer(struct object *object);
@@ -377,6 +386,18 @@ int sl_client_download_tabled(struct session *session, const struct sl_msg_table
 void sl_client_download_arrived(struct sl_download *download, uint32_t slot,
                                 const struct sl_sent *about);
 void sl_client_upload_fini(struct sl_upload *upload);
+/* With the lock held: waits until the target will have one more object; may it still become
+ * something. Without: ends what caller and target have of it. */
+int sl_client_upload_place(struct session *session, sl_deadline deadline, struct sl_err *err);
+int sl_client_upload_check(struct sl_upload *upload, struct sl_err *err);
+int sl_client_upload_slot(struct sl_upload *upload, struct sl_err *err);
+void sl_client_upload_drop(struct sl_upload *upload);
+
+/* grow.c; with the lock held. */
+int sl_client_grow_grown(struct session *session, const struct sl_msg_grown *grown,
+                         struct sl_err *err);
+int sl_client_grow_grew(struct session *session, const struct sl_msg_grew *grew,
+                        struct sl_err *err);
 void sl_client_download_fini(struct sl_download *download);
 
 /* question.c */

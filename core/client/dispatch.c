@@ -65,6 +65,10 @@ static int locked_message(struct session *session, const struct sl_msg *msg, str
         return sl_client_slots_sent(session, &msg->sent, err);
     case SL_MSG_STORED:
         return sl_client_upload_stored(session, &msg->stored, err);
+    case SL_MSG_GROWN:
+        return sl_client_grow_grown(session, &msg->grown, err);
+    case SL_MSG_GREW:
+        return sl_client_grow_grew(session, &msg->grew, err);
     case SL_MSG_OPENED:
         return sl_client_download_opened(session, &msg->opened, err);
     case SL_MSG_TABLED:

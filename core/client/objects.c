@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 int sl_client_object_init(struct object *object, enum object_kind kind, struct session *session,
                           const char *name, struct sl_err *err)
@@ -13,6 +14,7 @@ int sl_client_object_init(struct object *object, enum object_kind kind, struct s
                           sizeof object->name - 1);
     if (sl_cond_init(&object->changed))
         return sl_err_set(err, SL_ERR_NO_MEMORY, "out of memory");
+    object->wake_fd = -1;
     object->kind = kind;
     object->session = session;
     snprintf(object->name, sizeof object->name, "%s", name);
@@ -27,6 +29,8 @@ void sl_client_object_free(struct object *object)
     else
         sl_client_download_fini((struct sl_download *)object);
     pthread_cond_destroy(&object->changed);
+    if (object->wake_fd >= 0)
+        close(object->wake_fd);
     sl_free(object);
     sl_client_session_unref(session);
 }
@@ -68,10 +72,20 @@ struct object *sl_client_object_find(struct session *session, uint32_t number)
     return object;
 }
 
+void sl_client_object_wake(struct object *object)
+{
+    static const uint64_t one = 1;
+    pthread_cond_broadcast(&object->changed);
+    if (object->wake_fd >= 0) {
+        ssize_t ignored = write(object->wake_fd, &one, sizeof one); /* full: it is readable */
+        (void)ignored;
+    }
+}
+
 void sl_client_objects_wake(struct session *session)
 {
     for (struct object *object = session->objects; object; object = object->next)
-        pthread_cond_broadcast(&object->changed);
+        sl_client_object_wake(object);
 }
 
 /* At the session's end: those whose answer will not come any more. */
@@ -98,7 +112,7 @@ void sl_client_object_answer(struct object *object)
 {
     object->answered = true;
     sl_client_object_unlist(object);
-    pthread_cond_broadcast(&object->changed);
+    sl_client_object_wake(object);
     if (object->abandoned)
         sl_client_object_free(object);
 }

@@ -324,6 +324,7 @@ static void say_hello(struct session *session)
     const struct sl_client_config *config = &session->client->config;
     struct sl_msg msg = {.type = SL_MSG_HELLO};
     struct sl_msg_hello *hello = &msg.hello;
+    hello->features = SL_FEATURE_GROW;
     hello->version = SL_WIRE_VERSION;
     hello->version_min = SL_WIRE_VERSION_MIN;
     snprintf(hello->software, sizeof hello->software, "sluice %s", SLUICE_VERSION);

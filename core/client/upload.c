@@ -9,11 +9,11 @@
 
 /* --- beginning and ending -------------------------------------------------------------------- */
 
-static int wait_place(struct session *session, uint32_t *open, sl_deadline deadline,
-                      struct sl_err *err)
+int sl_client_upload_place(struct session *session, sl_deadline deadline, struct sl_err *err)
 {
     int rc = sl_client_session_check(session, err);
-    while (!rc && *open >= session->welcome.objects) /* other calls of ours, each with its limit */
+    while (!rc && session->writing >=
+                      session->welcome.objects) /* other calls of ours, each with its limit */
         rc = sl_client_session_wait(session, &session->changed, deadline, err);
     if (rc == SL_ERR_TIMEOUT)
         sl_err_prefix(err, "the target has %u objects open, as many as it will",
@@ -63,7 +63,7 @@ static int create(struct sl_upload *upload, uint64_t length_hint, sl_deadline de
 {
     struct session *session = upload->object.session;
     pthread_mutex_lock(&session->lock);
-    int rc = wait_place(session, &session->writing, deadline, err);
+    int rc = sl_client_upload_place(session, deadline, err);
     if (!rc) {
         struct sl_msg msg = {.type = SL_MSG_CREATE};
         sl_client_object_list(session, &upload->object);
@@ -109,7 +109,7 @@ uint64_t sl_upload_length(const struct sl_upload *upload)
 
 /* Ends what the caller and the target have of it. After COMMIT the number stays known until the
  * target has answered. */
-static void drop(struct sl_upload *upload)
+void sl_client_upload_drop(struct sl_upload *upload)
 {
     struct object *object = &upload->object;
     struct session *session = object->session;
@@ -137,13 +137,13 @@ static void drop(struct sl_upload *upload)
 void sl_upload_abort(struct sl_upload *upload)
 {
     if (upload)
-        drop(upload);
+        sl_client_upload_drop(upload);
 }
 
 /* --- filling --------------------------------------------------------------------------------- */
 
 /* With the lock held: may this upload still become something? */
-static int check(struct sl_upload *upload, struct sl_err *err)
+int sl_client_upload_check(struct sl_upload *upload, struct sl_err *err)
 {
     int rc = sl_client_session_check(upload->object.session, err);
     return rc ? rc : sl_client_object_error(&upload->object, err);
@@ -153,17 +153,17 @@ int sl_upload_check(struct sl_upload *upload, struct sl_err *err)
 {
     struct session *session = upload->object.session;
     pthread_mutex_lock(&session->lock);
-    int rc = check(upload, err);
+    int rc = sl_client_upload_check(upload, err);
     pthread_mutex_unlock(&session->lock);
     return rc;
 }
 
-static int need_slot(struct sl_upload *upload, struct sl_err *err)
+int sl_client_upload_slot(struct sl_upload *upload, struct sl_err *err)
 {
     struct session *session = upload->object.session;
     uint64_t began = sl_client_stage_begin(session->client);
     pthread_mutex_lock(&session->lock);
-    int rc = check(upload, err);
+    int rc = sl_client_upload_check(upload, err);
     if (!rc)
         rc = sl_client_slot_take(session, SLOT_PULLED,
                                  sl_client_session_io_deadline(session, UINT64_MAX), &upload->slot,
@@ -185,7 +185,7 @@ static int open_block(struct sl_upload *upload, struct sl_err *err)
         upload->at = upload->buffer;
         return 0;
     }
-    int rc = need_slot(upload, err);
+    int rc = sl_client_upload_slot(upload, err);
     if (!rc)
         upload->at = sl_client_slot_memory(&upload->object.session->slots, upload->slot);
     return rc;
@@ -269,7 +269,7 @@ static int fill_slot(struct sl_upload *upload, struct sl_offer *offer, struct sl
 {
     struct session *session = upload->object.session;
     const uint8_t *from = pack(upload, offer);
-    int rc = need_slot(upload, err);
+    int rc = sl_client_upload_slot(upload, err);
     if (rc)
         return rc;
     uint8_t *to = sl_client_slot_memory(&session->slots, upload->slot);
@@ -299,7 +299,7 @@ static int offer_block(struct sl_upload *upload, struct sl_err *err)
     upload->length += upload->filled;
     upload->filled = 0;
     pthread_mutex_lock(&session->lock);
-    rc = check(upload, err);
+    rc = sl_client_upload_check(upload, err);
     if (!rc) {
         if (!zero) {
             offer.slot = upload->slot;
@@ -360,7 +360,7 @@ static int await_stored(struct sl_upload *upload, uint64_t index_bytes, sl_deadl
                                         .digest = upload->digest};
     uint64_t sent = sl_now_ns();
     pthread_mutex_lock(&session->lock);
-    int rc = check(upload, err);
+    int rc = sl_client_upload_check(upload, err);
     if (!rc) {
         sl_client_offers_flush(session);
         upload->committed = true;
@@ -400,7 +400,7 @@ int sl_upload_commit(struct sl_upload *upload, uint64_t index_bytes, sl_deadline
             (struct sl_stored){upload->outcome, upload->digest, upload->length, upload->stored};
     if (rc)
         sl_err_prefix(err, "\"%s\"", upload->object.name);
-    drop(upload);
+    sl_client_upload_drop(upload);
     return rc;
 }
 
@@ -417,7 +417,9 @@ int sl_client_upload_stored(struct session *session, const struct sl_msg_stored 
                           stored->object);
     if (stored->outcome != SL_STORED_CREATED && stored->outcome != SL_STORED_IDENTICAL)
         return sl_err_set(err, SL_ERR_PROTOCOL, "unknown outcome %u", stored->outcome);
-    if (!sl_id_equal(&stored->digest, &upload->digest)) {
+    if (upload->growing) { /* who continued it has not seen all of it */
+        upload->digest = stored->digest;
+    } else if (!sl_id_equal(&stored->digest, &upload->digest)) {
         char ours[SL_ID_TEXT], theirs[SL_ID_TEXT];
         sl_err_set(&object->err, SL_ERR_CHECKSUM,
                    "the target stored content with digest %s, ours is %s",

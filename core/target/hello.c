@@ -82,6 +82,8 @@ static void welcome(struct session *session)
     struct sl_msg msg = {.type = SL_MSG_WELCOME};
     struct sl_msg_welcome *w = &msg.welcome;
     w->version = SL_WIRE_VERSION;
+    if (config->repo->store->caps & SL_STORE_CAN_GROW)
+        w->features = SL_FEATURE_GROW & session->features;
     snprintf(w->software, sizeof w->software, "%s", config->software ? config->software : "sluice");
     w->session = session->id;
     w->repository = config->repo->uuid;
@@ -108,6 +110,7 @@ void sl_target_hello_arrived(struct session *session, const struct sl_msg_hello 
              sl_control_address(session->control));
     snprintf(session->stanza, sizeof session->stanza, "%s", hello->stanza);
     session->seal_wanted = hello->seal;
+    session->features = hello->features;
     session->permit_generation = target->permit_generation;
     if (check(session, hello, &err) || make_secrets(session, &err) ||
         make_room(session, hello, &err)) {

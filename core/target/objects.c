@@ -85,6 +85,8 @@ struct object *sl_target_object_new(struct session *session, uint32_t number, co
     else if (writing && is_forbidden_mark(session, name))
         sl_err_set(&err, SL_ERR_DENIED, "client \"%s\" may not mark anything as expired",
                    session->client);
+    else if (writing && sl_journal_name(name))
+        sl_err_set(&err, SL_ERR_USAGE, "name \"%s\" is that of a growing object's journal", name);
     else if ((writing ? session->writing : session->reading) >= OBJECTS_OPEN_MAX ||
              session->object_count >= OBJECTS_KEPT_MAX)
         sl_err_set(&err, SL_ERR_LIMIT, "too many objects are open in this session");
@@ -119,11 +121,15 @@ void sl_target_object_task(struct object *object, enum task_kind kind)
 void sl_target_object_task_done(struct object *object)
 {
     /* still busy meanwhile, so that dropping it there does not free it */
-    if (object->task.kind == TASK_CREATE)
+    if (object->grows)
+        sl_target_growing_done(object);
+    else if (object->task.kind == TASK_CREATE)
         sl_target_writing_created(object);
     else if (object->task.kind == TASK_OPEN)
         sl_target_reading_opened(object);
     object->disk_busy = false;
+    if (object->grows)
+        sl_target_growing_pump(object);
     sl_target_object_settle(object);
 }
 
@@ -145,7 +151,7 @@ void sl_target_object_settle(struct object *object)
         sl_target_object_to(object, OBJECT_PUBLISHING);
         sl_target_committer_queue(object->session->target, object);
     } else if (object->state == OBJECT_DROPPED) {
-        if (object->draft || object->opened)
+        if (object->draft || object->opened || object->growing)
             sl_target_object_task(object, TASK_CLOSE);
         else
             object_free(object);
@@ -173,6 +179,7 @@ void sl_target_object_drop(struct object *object)
         session->waiting--;
         piece_drop(piece);
     }
+    sl_target_growing_drop(object);
     for (piece = session->queue.first; piece; piece = next) {
         next = piece->next;
         if (piece->object == object) {

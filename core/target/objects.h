@@ -2,11 +2,12 @@
 #ifndef SL_TARGET_OBJECTS_H
 #define SL_TARGET_OBJECTS_H
 
-#include "core/repo/repo.h"
+#include "core/repo/grow.h"
 #include "core/target/piece.h"
 
 #define OBJECTS_OPEN_MAX 64u     /* WELCOME.objects; for writing, and for reading */
 #define OBJECTS_KEPT_MAX 256u    /* with those that are being dropped */
+#define APPENDS_MAX      16u     /* blocks of a growing object that are not durable yet */
 #define WAITING_MAX      131072u /* offers of a session that wait for their object's draft */
 #define TASKS_MAX        64u     /* questions of one session that wait for the disk */
 #define VERIFIES_MAX     4u      /* at once, of all sessions */
@@ -23,6 +24,9 @@ enum object_state {
 enum task_kind {
     TASK_CREATE,
     TASK_OPEN,
+    TASK_GROW,
+    TASK_APPEND,
+    TASK_SEAL,
     TASK_CLOSE,
     TASK_STAT,
     TASK_LIST,
@@ -54,6 +58,14 @@ struct object {
     struct sl_id digest;
     struct sl_object_draft *draft; /* the disk threads' while disk_busy */
     struct sl_object *opened;      /* likewise */
+    /* a growing one: */
+    bool grows, grown;           /* GROW came; GROWN was sent */
+    uint8_t codec, level;        /* of SEAL */
+    uint64_t known, durable;     /* the client's word; the disk threads' answer */
+    uint32_t offered, appended;  /* blocks that came in OFFER; that were given to the disk */
+    struct piece_list arrived;   /* checked, each with its buffer; in order of blocks */
+    struct piece_list appending; /* the disk threads' while disk_busy */
+    struct sl_growing *growing;  /* likewise */
     enum sl_outcome outcome;
     int code; /* of the task or the publication; then err is set */
     struct sl_err err;
@@ -88,6 +100,16 @@ void sl_target_gets_arrived(struct session *session, const struct sl_msg_get *ge
 void sl_target_close_arrived(struct session *session, uint32_t number);
 void sl_target_reading_opened(struct object *object);
 void sl_target_reading_over(struct piece *piece);
+
+/* growing.c */
+void sl_target_grow_arrived(struct session *session, const struct sl_msg_grow *grow);
+void sl_target_growing_offered(struct object *object, const struct sl_offer *offer);
+void sl_target_growing_arrived(struct piece *piece); /* a block that was pulled and checked */
+void sl_target_growing_run(struct sl_target *target, struct object *object); /* disk thread */
+void sl_target_growing_done(struct object *object);                          /* its task */
+void sl_target_growing_pump(struct object *object); /* gives the disk what may go there */
+void sl_target_growing_drop(struct object *object); /* what has arrived */
+void sl_target_seal_arrived(struct session *session, const struct sl_msg_seal *seal);
 
 /* questions.c, verify.c */
 void sl_target_question_arrived(struct session *session, const struct sl_msg *msg);

@@ -31,6 +31,7 @@ struct piece {
     enum piece_state state;
     bool out;   /* a GET's */
     bool zero;  /* needs neither lane nor buffer */
+    bool keep;  /* not written by the worker: control keeps it with its buffer */
     bool taken; /* MAIL_TAKEN was sent */
     bool lost;  /* its lane died: do it again */
     unsigned attempts;
@@ -71,5 +72,6 @@ void sl_target_schedule_remove(struct piece *piece);
 void sl_target_schedule_run(struct sl_target *target);
 void sl_target_piece_taken(struct piece *piece);
 void sl_target_piece_over(struct piece *piece);
+void sl_target_piece_release(struct piece *piece); /* gives its buffer back */
 
 #endif

@@ -50,7 +50,10 @@ void sl_target_pull_arrived(struct worker *worker, struct piece *piece)
     memset(piece->buffer->start + bytes, 0, padded - bytes);
     piece->taken = true;
     sl_target_mail_chain_add(&worker->out, &piece->taken_mail);
-    sl_target_worker_store(worker, piece);
+    if (piece->keep)
+        sl_target_worker_over(worker, piece, 0, 0);
+    else
+        sl_target_worker_store(worker, piece);
 }
 
 void sl_target_pull_written(struct worker *worker, struct piece *piece, int code, int sys)

@@ -191,7 +191,9 @@ void sl_target_question_run(struct sl_target *target, struct task *task)
 {
     struct question *question = CONTAINER(task, struct question, task);
     struct sl_repo *repo = target->config.repo;
-    if (task->kind == TASK_STAT)
+    if (task->kind == TASK_STAT && sl_journal_name(question->name))
+        question->code = sl_growing_stat(repo, question->name, &question->trailer, &question->err);
+    else if (task->kind == TASK_STAT)
         question->code = sl_object_stat(repo, question->name, &question->trailer, &question->err);
     else if (task->kind == TASK_REMOVE)
         question->code = remove_object(repo, question);
@@ -217,9 +219,17 @@ static void object_run(struct sl_target *target, struct object *object)
                                     object->session->client, &object->draft, &object->err);
         break;
     case TASK_OPEN:
-        object->code = sl_object_open(repo, object->name, &object->opened, &object->err);
+        object->code = (sl_journal_name(object->name) ? sl_growing_snapshot : sl_object_open)(
+            repo, object->name, &object->opened, &object->err);
+        break;
+    case TASK_GROW:
+    case TASK_APPEND:
+    case TASK_SEAL:
+        sl_target_growing_run(target, object);
         break;
     default:
+        sl_growing_close(object->growing);
+        object->growing = NULL;
         sl_draft_free(object->draft);
         sl_object_close(object->opened);
         object->draft = NULL;

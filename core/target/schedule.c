@@ -199,13 +199,21 @@ void sl_target_piece_taken(struct piece *piece)
     sl_target_answer_taken(piece->session, piece->block.slot);
 }
 
-void sl_target_piece_over(struct piece *piece)
+void sl_target_piece_release(struct piece *piece)
 {
-    struct session *session = piece->session;
-    transfer_answered(piece);
     sl_target_pool_give(piece->pool, piece->buffer);
     piece->buffer = NULL;
-    session->held--;
+    piece->session->held--;
+}
+
+void sl_target_piece_over(struct piece *piece)
+{
+    transfer_answered(piece);
+    if (piece->keep && !piece->code && piece->object->state == OBJECT_WRITING) {
+        sl_target_growing_arrived(piece);
+        return;
+    }
+    sl_target_piece_release(piece);
     if (piece->lost && piece->object->state != OBJECT_DROPPED && piece->attempts < ATTEMPTS_MAX)
         sl_target_schedule_again(piece);
     else

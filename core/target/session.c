@@ -239,6 +239,12 @@ static void live_message(struct session *session, const struct sl_msg *msg)
     case SL_MSG_COMMIT:
         sl_target_commit_arrived(session, &msg->commit);
         break;
+    case SL_MSG_GROW:
+        sl_target_grow_arrived(session, &msg->grow);
+        break;
+    case SL_MSG_SEAL:
+        sl_target_seal_arrived(session, &msg->seal);
+        break;
     case SL_MSG_ABORT:
         sl_target_abort_arrived(session, msg->abort.object);
         break;

@@ -54,6 +54,7 @@ struct session {
     struct sl_id id;
     char client[64], stanza[64];
     uint8_t seal_wanted;
+    uint64_t features; /* of HELLO */
     uint8_t lane_key[SL_LANE_KEY_BYTES];
     uint8_t secret_in[SL_SEAL_SECRET_BYTES], secret_out[SL_SEAL_SECRET_BYTES];
     uint32_t slots, slots_pulled; /* the lowest are pulled from, the others pushed into */

@@ -26,7 +26,7 @@ static bool has_draft(const struct object *object)
 /* What is wrong with an offer by itself, or NULL. */
 static const char *offer_fault(const struct session *session, const struct sl_offer *offer)
 {
-    if (offer->flags & ~SL_BLOCK_ZERO)
+    if (offer->flags & ~(SL_BLOCK_ZERO | SL_BLOCK_MARK))
         return "unknown block flags";
     if (offer->plain_bytes == 0 || offer->plain_bytes > SL_BLOCK_BYTES)
         return "block length out of range";
@@ -98,6 +98,10 @@ static void offer_to(struct object *object, const struct sl_offer *offer)
 {
     struct session *session = object->session;
     bool zero = offer->flags & SL_BLOCK_ZERO;
+    if (object->grows) {
+        sl_target_growing_offered(object, offer);
+        return;
+    }
     if (zero && has_draft(object)) { /* by far the most frequent case: no piece is needed */
         uint64_t offset;
         if (enter(object, offer, &offset) == 0)
@@ -221,7 +225,7 @@ void sl_target_commit_arrived(struct session *session, const struct sl_msg_commi
     struct object *object = sl_target_object_find(session, commit->object);
     if (!object ? sl_target_object_past(session, commit->object) : object->state == OBJECT_DROPPED)
         return; /* crossed our ERROR */
-    if (!object || object->state != OBJECT_WRITING) {
+    if (!object || object->state != OBJECT_WRITING || object->grows) {
         sl_target_session_violation(session, "COMMIT of object %u, which is not being written",
                                     commit->object);
         return;

@@ -52,6 +52,10 @@ enum sl_about { SL_ABOUT_SESSION, SL_ABOUT_OBJECT, SL_ABOUT_REQUEST, SL_ABOUT_LA
 enum sl_outcome { SL_STORED_CREATED = 1, SL_STORED_IDENTICAL = 2 };
 /* Block flags in OFFER and SENT, and in an object's footer. */
 #define SL_BLOCK_ZERO 0x01u /* all bytes are zero: nothing is transferred or stored */
+/* … in OFFER only, of a growing object: it may be continued behind this block. */
+#define SL_BLOCK_MARK 0x02u
+/* HELLO.features, WELCOME.features */
+#define SL_FEATURE_GROW 0x1u /* growing objects */
 
 /* M(type number, NAME, name) — the struct is `struct sl_msg_<name>`, fields in
  * SL_MSG_<NAME>_FIELDS. */
@@ -70,6 +74,10 @@ enum sl_outcome { SL_STORED_CREATED = 1, SL_STORED_IDENTICAL = 2 };
     M(13, COMMIT, commit)      /* c→t all blocks were offered: publish */                        \
     M(14, STORED, stored)      /* t→c published and durable */                                   \
     M(15, ABORT, abort)        /* c→t drop an object that was not committed */                   \
+    M(16, GROW, grow)          /* c→t begin or continue a growing object */                      \
+    M(17, GROWN, grown)        /* t→c it is open, and how long */                                \
+    M(18, GREW, grew)          /* t→c more of it is durable */                                   \
+    M(19, SEAL, seal)          /* c→t it has ended: publish it as a plain object */              \
     M(20, OPEN, open)          /* c→t open a published object for reading */                     \
     M(21, OPENED, opened)      /* t→c */                                                         \
     M(22, TABLE, table)        /* c→t ask for leaf digests */                                    \
@@ -95,7 +103,7 @@ enum sl_outcome { SL_STORED_CREATED = 1, SL_STORED_IDENTICAL = 2 };
 #define SL_MSG_HELLO_FIELDS(F)                                                                     \
     F(u16, version)      /* highest the client speaks */                                           \
     F(u16, version_min)  /* lowest */                                                              \
-    F(u64, features)     /* bits, none yet */                                                      \
+    F(u64, features)     /* bits: SL_FEATURE_ */                                                   \
     F(str64, software)   /* "sluice 0.1.0", for the log */                                         \
     F(str64, host)       /* host name of the client, for the log */                                \
     F(str64, stanza)     /* the stanza of the whole session */                                     \
@@ -153,7 +161,18 @@ enum sl_outcome { SL_STORED_CREATED = 1, SL_STORED_IDENTICAL = 2 };
     F(id, digest)       /* content digest; the target computes it itself and compares */
 #define SL_MSG_STORED_FIELDS(F) F(u32, object) F(u8, outcome) F(id, digest)
 #define SL_MSG_ABORT_FIELDS(F)  F(u32, object)
-#define SL_MSG_OPEN_FIELDS(F)   F(u32, object) F(str512, name)
+#define SL_MSG_GROW_FIELDS(F)                                                                      \
+    F(u32, object)                                                                                 \
+    F(u64, known) /* so much of it the client knows to be durable, 0: nothing */                   \
+    F(str512, name)
+#define SL_MSG_GROWN_FIELDS(F) F(u32, object) F(u64, length) /* all durable: append from there */
+#define SL_MSG_GREW_FIELDS(F)  F(u32, object) F(u64, length) /* so much is durable */
+#define SL_MSG_SEAL_FIELDS(F)                                                                      \
+    F(u32, object)                                                                                 \
+    F(u64, length) /* of the content, all durable */                                               \
+    F(u8, codec)   /* how blocks are packed where that helps */                                    \
+    F(u8, level)
+#define SL_MSG_OPEN_FIELDS(F) F(u32, object) F(str512, name)
 #define SL_MSG_OPENED_FIELDS(F)                                                                    \
     F(u32, object)                                                                                 \
     F(u64, length) F(u64, index_bytes) F(id, digest) F(u64, created_ns) F(str64, creator)
