@@ -28,8 +28,7 @@ void sl_posix_split(const char *name, char folder[SL_STORE_NAME_MAX], const char
 /* A descriptor or -errno. */
 static int open_folder(const struct sl_posix *store, const char *folder)
 {
-    return sl_posix_openat("posix.open", store->root, *folder ? folder : ".",
-                           O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
+    return sl_posix_open_below("posix.open", store, folder, O_RDONLY | O_DIRECTORY, 0);
 }
 
 static int make_one(int root, const char *path)
@@ -68,11 +67,13 @@ int sl_posix_folder_open(const struct sl_posix *store, const char *folder, bool 
     }
     if (fd >= 0)
         return fd;
-    if (!make && (fd == -ENOENT || fd == -ENOTDIR))
+    if (!make && fd == -ENOENT)
         return sl_err_set(err, SL_ERR_NOT_FOUND, "folder \"%s\" is not in %s", folder,
                           store->base.label);
-    return sl_err_sys(err, SL_ERR_OPEN, -fd, "could not open folder \"%s\" in %s", folder,
-                      store->base.label);
+    sl_err_sys(err, SL_ERR_OPEN, -fd, "could not open folder \"%s\" in %s", folder,
+               store->base.label);
+    sl_posix_not_ours(-fd, err);
+    return SL_ERR_OPEN;
 }
 
 /* --- syncing ------------------------------------------------------------------------------------

@@ -78,6 +78,38 @@ int sl_posix_openat(const char *point, int at, const char *path, int flags, mode
     }
 }
 
+int sl_posix_open_below(const char *point, const struct sl_posix *store, const char *path,
+                        int flags, mode_t mode)
+{
+    char part[SL_STORE_NAME_MAX];
+    int at = store->root;
+    for (const char *slash; (slash = strchr(path, '/')) != NULL; path = slash + 1) {
+        size_t length = (size_t)(slash - path);
+        memcpy(part, path, length);
+        part[length] = '\0';
+        int fd = openat(at, part, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        int sys = errno;
+        if (at != store->root)
+            close(at);
+        if (fd < 0)
+            return -sys;
+        at = fd;
+    }
+    int fd = sl_posix_openat(point, at, *path ? path : ".", flags | O_NOFOLLOW, mode);
+    if (at != store->root)
+        close(at);
+    return fd;
+}
+
+bool sl_posix_not_ours(int sys, struct sl_err *err)
+{
+    if (sys != ENOTDIR && sys != ELOOP)
+        return false;
+    sl_err_hint(err, "a repository is made of folders and files only: let no symbolic link and no "
+                     "other file stand in it (mount another disk there, or move all of it)");
+    return true;
+}
+
 int sl_posix_sync_fd(const char *point, int fd, bool data_only)
 {
     int sys;
@@ -90,11 +122,14 @@ int sl_posix_sync_fd(const char *point, int fd, bool data_only)
 
 int sl_posix_open_name(const struct sl_posix *store, const char *name, struct sl_err *err)
 {
-    int fd = sl_posix_openat("posix.open", store->root, name, SL_POSIX_READ, 0);
-    if (fd == -ENOENT || fd == -ENOTDIR)
+    int fd = sl_posix_open_below("posix.open", store, name, SL_POSIX_READ, 0);
+    if (fd == -ENOENT)
         return sl_err_set(err, SL_ERR_NOT_FOUND, "\"%s\" is not in %s", name, store->base.label);
-    if (fd < 0)
-        return sl_err_sys(err, SL_ERR_OPEN, -fd, "could not open \"%s\"", name);
+    if (fd < 0) {
+        sl_err_sys(err, SL_ERR_OPEN, -fd, "could not open \"%s\"", name);
+        sl_posix_not_ours(-fd, err);
+        return SL_ERR_OPEN;
+    }
     return fd;
 }
 
@@ -183,21 +218,25 @@ static int posix_remove(struct sl_store *base, const char *name, struct sl_err *
         rc = sl_posix_refuse_poisoned(store, err);
     if (rc)
         return rc;
-    if (sl_posix_fault("posix.unlink", &decided)) {
-        if (!decided)
-            return 0;
-        errno = decided;
-    } else if (unlinkat(store->root, name, 0) == 0 ||
-               /* a folder: EISDIR (unlink(2), Linux), EPERM (POSIX) */
-               ((errno == EISDIR || errno == EPERM) &&
-                unlinkat(store->root, name, AT_REMOVEDIR) == 0)) {
+    char folder[SL_STORE_NAME_MAX];
+    const char *leaf;
+    sl_posix_split(name, folder, &leaf);
+    int fd = sl_posix_folder_open(store, folder, false, err);
+    if (fd < 0)
+        return fd == SL_ERR_NOT_FOUND ? 0 : fd;
+    int sys = 0;
+    if (sl_posix_fault("posix.unlink", &decided))
+        sys = decided;
+    else if (unlinkat(fd, leaf, 0) != 0 &&
+             /* a folder: EISDIR (unlink(2), Linux), EPERM (POSIX) */
+             ((errno != EISDIR && errno != EPERM) || unlinkat(fd, leaf, AT_REMOVEDIR) != 0))
+        sys = errno;
+    close(fd);
+    if (!sys || sys == ENOENT)
         return 0;
-    }
-    if (errno == ENOENT || errno == ENOTDIR)
-        return 0;
-    if (errno == ENOTEMPTY || errno == EEXIST)
+    if (sys == ENOTEMPTY || sys == EEXIST)
         return sl_err_set(err, SL_ERR_NOT_EMPTY, "folder \"%s\" is not empty", name);
-    return sl_err_sys(err, SL_ERR_WRITE, errno, "could not remove \"%s\"", name);
+    return sl_err_sys(err, SL_ERR_WRITE, sys, "could not remove \"%s\"", name);
 }
 
 static void posix_free(struct sl_store *base)

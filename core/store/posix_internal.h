@@ -89,6 +89,14 @@ static inline bool sl_posix_fault(const char *point, int *ret_errno)
 }
 /* openat(2) behind a fault point, EINTR included: a descriptor (always O_CLOEXEC) or -errno. */
 int sl_posix_openat(const char *point, int at, const char *path, int flags, mode_t mode);
+/* The same for a name in the repository ("" is its root), through real folders only: -ENOTDIR or
+ * -ELOOP if a symbolic link or a file stands in the way. What lies behind a link may be a disk that
+ * is not mounted now, and what is missing there is not missing in the archive: -ENOENT comes only
+ * where the folder that should hold the name is ours and there. */
+int sl_posix_open_below(const char *point, const struct sl_posix *store, const char *path,
+                        int flags, mode_t mode);
+/* Is this errno one of those? Then with a hint in `err`, which has its message already. */
+bool sl_posix_not_ours(int sys, struct sl_err *err);
 /* … for reading what lies under a name: no link followed, no wait for a FIFO's writer. */
 #define SL_POSIX_READ (O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY)
 /* A published name, for reading: a descriptor or a code. */

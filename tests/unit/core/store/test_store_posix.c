@@ -115,7 +115,7 @@ static void open_file__what_is_no_file__refused(void **state)
     put(f->store, "s/x", "x", NULL);
     assert_code(ops->open(f->store, "s/y", &file, &length, NULL), SL_ERR_NOT_FOUND);
     assert_code(ops->open(f->store, "t/y", &file, &length, NULL), SL_ERR_NOT_FOUND);
-    assert_code(ops->open(f->store, "s/x/y", &file, &length, NULL), SL_ERR_NOT_FOUND);
+    assert_code(ops->open(f->store, "s/x/y", &file, &length, NULL), SL_ERR_OPEN);
     assert_code(ops->open(f->store, "s", &file, &length, NULL), SL_ERR_FORMAT);
     assert_code(ops->open(f->store, "../etc/passwd", &file, &length, NULL), SL_ERR_USAGE);
     assert_code(ops->open(f->store, "", &file, &length, NULL), SL_ERR_USAGE);
@@ -125,6 +125,49 @@ static void open_file__what_is_no_file__refused(void **state)
     snprintf(path, sizeof path, "%s/fifo", f->path);
     assert_int_equal(mkfifo(path, 0600), 0);
     assert_code(ops->open(f->store, "fifo", &file, &length, NULL), SL_ERR_FORMAT); /* no hang */
+}
+
+static int nobody(void *arg, const char *name, bool is_folder, uint64_t length)
+{
+    (void)arg, (void)name, (void)is_folder, (void)length;
+    fail_msg("\"%s\" was listed", name);
+    return 0;
+}
+
+/* What lies behind a link may be a disk that is not mounted now: it is never followed, and what
+ * cannot be seen for it is never "not there". */
+static void folder__behind_a_link_or_a_file__is_not_absent(void **state)
+{
+    struct store_fixture *f = *state;
+    const struct sl_store_ops *ops = f->store->ops;
+    struct sl_file *file;
+    uint64_t length;
+    char path[160], path2[160];
+    put(f->store, "s/t/u/x", "x", NULL);
+    put(f->store, "s/file", "x", NULL);
+    snprintf(path, sizeof path, "%s/s/t", f->path);
+    snprintf(path2, sizeof path2, "%s/moved", f->path);
+    assert_int_equal(rename(path, path2), 0);
+    static const char *const targets[] = {"../moved", "../nowhere"};
+    for (size_t i = 0; i < 2; i++) {
+        struct sl_err err = {0};
+        unlink(path);
+        assert_int_equal(symlink(targets[i], path), 0);
+        assert_code(ops->open(f->store, "s/t/u/x", &file, &length, &err), SL_ERR_OPEN);
+        assert_non_null(strstr(err.hint, "no symbolic link"));
+        assert_code(ops->open(f->store, "s/t/u/y", &file, &length, NULL), SL_ERR_OPEN);
+        assert_code(ops->list(f->store, "s/t", nobody, NULL, NULL), SL_ERR_OPEN);
+        assert_code(ops->list(f->store, "s/t/u", nobody, NULL, NULL), SL_ERR_OPEN);
+        assert_code(ops->remove(f->store, "s/t/u/x", NULL), SL_ERR_OPEN);
+        assert_int_equal(put(f->store, "s/t/u/z", "z", NULL), SL_PUBLISH_FAILED);
+    }
+    assert_code(ops->list(f->store, "s/file", nobody, NULL, NULL), SL_ERR_OPEN);
+    assert_code(ops->remove(f->store, "s/file/x", NULL), SL_ERR_OPEN);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(rename(path2, path), 0);
+    assert_string_equal(listing(f->store, "s/t/u"), "x=1");
+    assert_code(ops->list(f->store, "s/none", nobody, NULL, NULL), 0);
+    assert_code(ops->remove(f->store, "s/none/x", NULL), 0);
 }
 
 static void has_data__holes_and_data(void **state)
@@ -161,7 +204,6 @@ static void list__sorted_bytewise__temporaries_left_out(void **state)
     assert_string_equal(listing(f->store, ""), "s/");
     assert_string_equal(listing(f->store, "s"), "10=2 9=2 B=2 a=2 a-=2 a:1=2 b=2 f/");
     assert_string_equal(listing(f->store, "none"), "");
-    assert_string_equal(listing(f->store, "s/a"), ""); /* a file: no folder of that name */
     f->store->ops->close(file);
     assert_int_equal(temporaries(f), 0);
 }
@@ -402,6 +444,7 @@ int main(void)
         TEST(create__length_hint__truncate_decides),
         TEST(file__modes),
         TEST(open_file__what_is_no_file__refused),
+        TEST(folder__behind_a_link_or_a_file__is_not_absent),
         TEST(has_data__holes_and_data),
         TEST(list__sorted_bytewise__temporaries_left_out),
         TEST(list__visitor_stops__its_value),
