@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define FILE_BYTES_MAX (1u << 20)
@@ -403,10 +404,16 @@ int sl_options_parse_text(struct sl_options *options, const char *text, size_t b
 static int read_whole(const char *path, char **ret_text, size_t *ret_bytes, struct sl_err *err)
 {
     int sys = sl_fault("options.open");
-    int fd = sys ? -1 : open(path, O_RDONLY | O_CLOEXEC);
+    int fd = sys ? -1 : open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0)
         return sl_err_sys(err, SL_ERR_OPEN, sys ? sys : errno,
                           "could not open configuration file \"%s\"", path);
+    struct stat st;
+    if (fstat(fd, &st) == 0 && (S_ISFIFO(st.st_mode) || S_ISSOCK(st.st_mode))) {
+        close(fd); /* nobody may write to it, and it is read more than once */
+        return sl_err_set(err, SL_ERR_OPEN, "configuration file \"%s\" is not a regular file",
+                          path);
+    }
     char *text = sl_alloc(FILE_BYTES_MAX + 1);
     size_t bytes = 0;
     int rc = text ? 0 : out_of_memory(err);

@@ -340,6 +340,7 @@ static int serve(struct daemon *daemon)
     sigaddset(&signals, SIGUSR1);
     pthread_sigmask(SIG_BLOCK, &signals, NULL);
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); /* EFBIG instead (setrlimit(2)) */
     struct sl_err err = {0};
     int rc = start(daemon, &err);
     if (rc) {

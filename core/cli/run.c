@@ -325,6 +325,27 @@ static int exit_status(const struct cli *cli, int code)
     return status > 0 && status < 256 ? status : sl_code_exit(code);
 }
 
+/* --help and --version instead of a command, not beside its work: an archive_command that has "-h
+ * HOST" in it, as psql has, must not succeed by printing its help. */
+static int check_asked(struct cli *cli, struct sl_err *err)
+{
+    if (sl_command_stands_alone(cli->command) || (!cli->want_help && !cli->want_version))
+        return 0;
+    const char *option = cli->want_help ? "-h, --help" : "-V, --version";
+    int args = 0;
+    if (cli->want_help)
+        args = sl_options_parse_args(cli->options, cli->command->name, cli->rest_count, cli->rest,
+                                     cli->args, ARGS_MAX, err);
+    if (args == 0 && cli->want_help)
+        return 0;
+    sl_err_set(err, SL_ERR_USAGE, "%s goes alone: \"%s\" was not carried out", option,
+               cli->command->name);
+    return sl_err_hint(err,
+                       "\"sluice help %s\" lists its options; a host is repo-host, a server's "
+                       "pg-host",
+                       cli->command->name);
+}
+
 static int run_help(struct cli *cli, struct sl_err *err)
 {
     struct sl_help help = {.engine = cli->engine, .options = cli->options};
@@ -387,10 +408,14 @@ static int finish(struct cli *cli, int rc, struct sl_err *err)
         sl_output_json(cli->invocation.result, rc ? err : NULL, &output_err);
     else if (rc)
         sl_output_error(err);
-    if (!output_err.code && (fflush(stdout) || ferror(stdout)))
-        sl_err_sys(&output_err, SL_ERR_WRITE, errno, "could not write to standard output");
+    int sys = 0;
+    if (!output_err.code && (fflush(stdout) || ferror(stdout))) {
+        sys = errno;
+        sl_err_set(&output_err, SL_ERR_WRITE, "could not write to standard output: %s%s",
+                   strerror(sys), rc ? "" : " (the command itself succeeded)");
+    }
     if (output_err.code && !rc) {
-        if (output_err.sys != EPIPE) /* as in "sluice help | head": the reader has seen enough */
+        if (sys != EPIPE) /* as in "sluice help | head": the reader has seen enough */
             sl_output_error(&output_err);
         rc = output_err.code;
     }
@@ -431,6 +456,7 @@ int sl_cli_main(int argc, char **argv, char **environment)
     /* before anything else: an archive_command that dies of a signal ends the archiver */
     int rc = sl_stop_init(&err);
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); /* EFBIG instead (setrlimit(2)) */
     int scanned = scan(&cli, argc, argv, rc ? NULL : &err);
     sl_stop_exit_status(fallback_status(&cli, SL_ERR_CANCELLED));
     rc = rc ? rc : scanned;
@@ -438,6 +464,8 @@ int sl_cli_main(int argc, char **argv, char **environment)
         rc = without_command(&cli, &err);
     } else if (!rc) {
         rc = prepare(&cli, &err);
+        if (!rc)
+            rc = check_asked(&cli, &err);
         if (!rc && (cli.want_help || !cli.command->run))
             rc = run_help(&cli, &err);
         else if (!rc)
