@@ -25,6 +25,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define STATUS_ABSENT     1
@@ -139,6 +140,10 @@ static int copy(const struct get *g, struct sl_download *download, uint64_t leng
  * synced: after a crash recovery asks again. */
 static int fetch(struct get *g, struct sl_download *download, uint64_t length, struct sl_err *err)
 {
+    struct stat st;
+    if (lstat(g->destination, &st) == 0 && !S_ISREG(st.st_mode))
+        return sl_err_set(err, SL_ERR_OPEN, "\"%s\" is there and not a regular file",
+                          g->destination);
     int fault = sl_fault("pg.get_open");
     g->fd = fault ? -1
                   : open(g->temporary, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);

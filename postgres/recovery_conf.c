@@ -61,6 +61,14 @@ char *sl_pg_conf_value(const char *value)
     return text;
 }
 
+int sl_pg_conf_check(const char *what, const char *value, struct sl_err *err)
+{
+    if (!strpbrk(value, "\n\r"))
+        return 0;
+    return sl_err_set(err, SL_ERR_USAGE,
+                      "%s has a line break, which cannot stand in postgresql.auto.conf", what);
+}
+
 /* --- postgresql.auto.conf ----------------------------------------------------------------------
  */
 
@@ -237,6 +245,10 @@ int sl_pg_restore_command(const struct sl_invocation *invocation, char **ret_com
     free(text); /* open_memstream's */
     if (!owned)
         return sl_err_set(err, SL_ERR_NO_MEMORY, "out of memory");
-    *ret_command = owned;
-    return 0;
+    int rc = sl_pg_conf_check("a path or option that restore_command needs", owned, err);
+    if (rc)
+        sl_free(owned);
+    else
+        *ret_command = owned;
+    return rc;
 }

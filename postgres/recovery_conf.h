@@ -42,5 +42,9 @@ int sl_pg_restore_command(const struct sl_invocation *invocation, char **ret_com
  * A value of postgresql.conf: in quotes, ' and \ doubled. Both return owned or NULL. */
 char *sl_pg_shell_word(const char *word);
 char *sl_pg_conf_value(const char *value);
+/* SL_ERR_USAGE for a value (`what` it is) with a line break: postgresql.auto.conf is lines, and an
+ * ALTER SYSTEM that rewrites it escapes none (guc.c: write_auto_conf_file), so no server could
+ * start. */
+int sl_pg_conf_check(const char *what, const char *value, struct sl_err *err);
 
 #endif

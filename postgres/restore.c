@@ -115,6 +115,8 @@ static int read_manifest(struct sl_pg_restore *r, struct sl_err *err)
 {
     int rc = sl_pg_restore_read(r, take_entry, r, err);
     if (!rc)
+        rc = sl_pg_restore_map_end(r, err);
+    if (!rc)
         rc = sl_pg_delta_end(r, err);
     return rc ? rc : sl_pg_plan_end(r->plan, err);
 }
@@ -129,7 +131,11 @@ static int check_options(struct sl_pg_restore *r, struct sl_err *err)
     r->data_folder = folder ? folder : sl_option_string(options, "pg-path");
     if (!r->data_folder)
         return sl_err_set(err, SL_ERR_USAGE, "--datadir (or pg-path) is needed");
-    return sl_pg_target_parse(options, &r->target, err);
+    SL_CLEANUP_FREE char *command = NULL; /* what is wrong with it shows now and not at the end */
+    int rc = sl_pg_restore_command(r->invocation, &command, err);
+    if (!rc)
+        rc = sl_pg_restore_map_read(r, err);
+    return rc ? rc : sl_pg_target_parse(options, &r->target, err);
 }
 
 /* Is it the folder on the host that the backup was taken from? */
@@ -284,6 +290,7 @@ static void release(struct sl_pg_restore *r)
     if (r->root_fd >= 0)
         close(r->root_fd);
     sl_free(r->control.extents);
+    sl_free(r->map_used);
     pthread_mutex_destroy(&r->lock);
     sl_free(r);
 }

@@ -202,6 +202,8 @@ static int look(struct dry *dry, struct sl_err *err)
     }
     place_of(dry, "", r->data_folder);
     int rc = sl_pg_restore_read(r, visit, dry, err);
+    if (!rc)
+        rc = sl_pg_restore_map_end(r, err);
     if (rc)
         return rc;
     show_places(dry);

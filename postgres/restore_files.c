@@ -192,14 +192,46 @@ static int make_file(const struct sl_pg_restore *r, const struct sl_manifest_ent
     return rc;
 }
 
+int sl_pg_restore_map_read(struct sl_pg_restore *r, struct sl_err *err)
+{
+    const char **items;
+    size_t count = sl_option_list(r->invocation->options, "tablespace-map", &items);
+    for (size_t i = 0; i < count; i++) {
+        size_t digits = strspn(items[i], "0123456789");
+        if (!digits || items[i][digits] != '=' || items[i][digits + 1] != '/')
+            return sl_err_set(err, SL_ERR_USAGE,
+                              "--tablespace-map=%.80s: it is OID=DIR, with an absolute path",
+                              items[i]);
+    }
+    r->map_used = sl_calloc(count + 1, sizeof *r->map_used);
+    return r->map_used ? 0 : sl_err_set(err, SL_ERR_NO_MEMORY, "out of memory");
+}
+
+int sl_pg_restore_map_end(const struct sl_pg_restore *r, struct sl_err *err)
+{
+    const char **items;
+    size_t count = sl_option_list(r->invocation->options, "tablespace-map", &items);
+    for (size_t i = 0; i < count; i++) {
+        if (r->map_used[i])
+            continue;
+        sl_err_set(err, SL_ERR_USAGE, "--tablespace-map=%.80s: backup %s has no such tablespace",
+                   items[i], r->info.label);
+        return sl_err_hint(err, "restore --dry-run lists the tablespaces and where they go");
+    }
+    return 0;
+}
+
 const char *sl_pg_restore_tablespace(const struct sl_pg_restore *r, const char *path,
                                      const char *link)
 {
     const char *oid = sl_pg_base_name(path), **items;
     size_t count = sl_option_list(r->invocation->options, "tablespace-map", &items);
-    for (size_t i = 0; i < count; i++)
-        if (!strncmp(items[i], oid, strlen(oid)) && items[i][strlen(oid)] == '=')
-            return items[i] + strlen(oid) + 1;
+    for (size_t i = 0; i < count; i++) {
+        if (strncmp(items[i], oid, strlen(oid)) != 0 || items[i][strlen(oid)] != '=')
+            continue;
+        r->map_used[i] = true;
+        return items[i] + strlen(oid) + 1;
+    }
     return link;
 }
 

@@ -179,7 +179,15 @@ static int sync_all(struct sl_pg_restore *r, unsigned jobs, struct sl_err *err)
     int rc = sl_pg_restore_parallel(r, jobs, sync_some, err);
     if (!rc)
         rc = sync_path(r, ".", O_DIRECTORY, err);
-    return rc ? rc : sync_path(r, "..", O_DIRECTORY, err); /* that names the folder itself */
+    if (rc)
+        return rc;
+    /* That names the folder itself. Where it may not be opened, syncfs() above has done it. */
+    int above = openat(r->root_fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (above < 0 && (errno == EACCES || errno == EPERM))
+        return 0;
+    if (above >= 0)
+        close(above);
+    return sync_path(r, "..", O_DIRECTORY, err);
 }
 
 /* --- pg_control --------------------------------------------------------------------------------

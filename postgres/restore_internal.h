@@ -39,6 +39,7 @@ struct sl_pg_restore {
     struct sl_pg_plan *plan;
     struct sl_pg_manifest_out *manifest;
     struct sl_pg_delta *delta;        /* NULL: the folder was empty */
+    bool *map_used;                   /* items of --tablespace-map that met their tablespace */
     struct sl_manifest_entry control; /* of pg_control; extents owned, kind 0: not met */
 
     pthread_mutex_t lock;
@@ -71,6 +72,11 @@ int sl_pg_restore_entry(struct sl_pg_restore *r, const struct sl_manifest_entry 
 /* Opens an existing file, also one whose mode forbids that to its owner; returns the descriptor. */
 int sl_pg_restore_open(const struct sl_pg_restore *r, const char *path, int flags,
                        struct sl_err *err);
+/* --tablespace-map: its form, before anything else; and, once the manifest was read, whether the
+ * backup has every tablespace that it names. A mistyped one would leave the tablespace at its
+ * original path. */
+int sl_pg_restore_map_read(struct sl_pg_restore *r, struct sl_err *err);
+int sl_pg_restore_map_end(const struct sl_pg_restore *r, struct sl_err *err);
 /* Where a tablespace's link shall lead: --tablespace-map, else `link`. */
 const char *sl_pg_restore_tablespace(const struct sl_pg_restore *r, const char *path,
                                      const char *link);

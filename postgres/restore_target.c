@@ -1,8 +1,11 @@
 /* The target of a recovery, from the options. Which backup leads there is restore_choose.c's. */
 #include "postgres/restore_target.h"
 
+#include "postgres/recovery_conf.h"
 #include "postgres/wal_name.h"
 
+#include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -91,13 +94,15 @@ static int read_value(struct sl_pg_target *t, struct sl_err *err)
             return sl_err_set(err, SL_ERR_USAGE, "\"%.40s\" is no LSN: write 1A/2B000028", t->text);
         return 0;
     case SL_PG_TO_XID:
-        if (!*t->text || strlen(t->text) > 20 || t->text[strspn(t->text, "0123456789")])
+        errno = 0;
+        if (!*t->text || t->text[strspn(t->text, "0123456789")] ||
+            (strtoull(t->text, NULL, 10) == ULLONG_MAX && errno == ERANGE))
             return sl_err_set(err, SL_ERR_USAGE, "\"%.40s\" is no transaction id", t->text);
         return 0;
     case SL_PG_TO_NAME:
         if (!*t->text || strlen(t->text) > 63) /* xlog.h: MAXFNAMELEN */
             return sl_err_set(err, SL_ERR_USAGE, "a restore point's name has 1 to 63 bytes");
-        return 0;
+        return sl_pg_conf_check("the restore point's name", t->text, err);
     default:
         return 0;
     }

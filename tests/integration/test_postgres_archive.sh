@@ -145,6 +145,54 @@ cp "$work/saved" "$victim"
 expect 0 get "$(name 1 6)" "$work/got"
 cmp "$work/got" "$wal/$(name 1 6)"
 
+say "a folder moved away and linked, or replaced by a file: what cannot be seen is not absent"
+folder=$(dirname "$victim")
+mv "$folder" "$work/moved"
+for link in "$work/moved" "$work/not-mounted"; do
+  ln -s "$link" "$folder"
+  for i in 6 9 4090; do # there; the end; in another folder
+    expect 200 get "$(name 1 $i)" "$work/none"
+  done
+  grep -q 'HINT: a repository is made of folders and files only' "$work/out" || { cat "$work/out"; die "no hint"; }
+  rm "$folder"
+done
+touch "$folder"
+expect 200 get "$(name 1 9)" "$work/none"
+rm "$folder"
+mv "$work/moved" "$folder"
+mv "$work/repo/main/wal" "$work/moved"
+ln -s "$work/not-mounted" "$work/repo/main/wal"
+expect 200 get "$(name 1 6)" "$work/none"
+expect 200 get 00000009.history "$work/none"
+rm "$work/repo/main/wal"
+mv "$work/moved" "$work/repo/main/wal"
+expect 0 get "$(name 1 6)" "$work/got"
+expect 1 get 00000009.history "$work/none"
+
+say "a destination that is no file stays what it is"
+mkfifo "$work/fifo"
+ln -s "$work/got" "$work/link"
+for odd in fifo link; do
+  expect 200 get "$(name 1 6)" "$work/$odd"
+  grep -q 'not a regular file' "$work/out"
+done
+[ -p "$work/fifo" ] && [ -L "$work/link" ] || die "it was replaced"
+
+say "a limit on the size of files is an error, not the signal's death"
+expect 200 bash -c "ulimit -f 100; exec sluice --repo-path='$work/repo' --stanza=main archive-get $(name 1 6) '$work/none'"
+[ ! -e "$work/none" ] && [ ! -e "$work/none.sluice-tmp" ] || die "a file was left"
+
+say "asking for help is not archiving"
+for asked in -h --help -V --version; do
+  expect 31 s archive-push $asked backup1 "$wal/$(name 1 6)"
+  expect 31 s archive-push "$wal/$(name 1 6)" $asked
+done
+expect 0 s archive-push --help
+
+say "a configuration file that nobody writes to"
+expect 41 timeout -s KILL 60 sluice --config="$work/fifo" --stanza=main archive-push "$wal/$(name 1 6)"
+grep -q 'configuration file .* is not a regular file' "$work/out"
+
 say "a standby: every failure is 1, soon; recovery.signal does not change that"
 for sig in standby.signal recovery.signal; do
   touch "$data/$sig"

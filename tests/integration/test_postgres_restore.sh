@@ -56,9 +56,24 @@ for bad in "--target-lsn=0/1 --target-xid=5" "--target-lsn=nonsense" "--target-x
   # shellcheck disable=SC2086
   expect 31 c1_sluice restore --datadir="$work/none" $bad
 done
+expect 31 c1_sluice restore --datadir="$work/none" --target-xid=99999999999999999999
+expect 31 c1_sluice restore --datadir="$work/none" --target-name="$(printf 'two\nlines')"
+for bad in 16385 x=/y 16385=relative =/x; do expect 31 c1_sluice restore --datadir="$work/none" --tablespace-map="$bad"; done
 expect 31 c1_sluice restore --datadir="$work/none" --target-lsn="$lsn3" --set="$second"
 expect 55 c1_sluice restore --datadir="$work/none" --target-lsn=0/100
 [ ! -e "$work/none" ] || die "a folder was made for nothing"
+
+say "a tablespace that the backup does not have"
+expect 31 c1_sluice restore --datadir="$work/none" --tablespace-map=99999="$work/spc" --dry-run
+grep -q 'has no such tablespace' "$work/out"
+expect 31 c1_sluice restore --datadir="$work/none" --tablespace-map=99999="$work/spc"
+rm -rf "$work/none"
+
+say "a folder above that may be entered and not read"
+mkdir "$work/above" "$work/above/in"
+[ -z "$pg_user" ] || chown "$pg_user:" "$work/above/in"
+chmod 711 "$work/above"
+expect 0 c1_sluice restore --datadir="$work/above/in" --set="$first" --type=immediate
 
 say "targets; the backup is chosen by itself where that can be known"
 restored 1 --target-time="$time1"
