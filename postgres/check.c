@@ -75,8 +75,11 @@ static void check_archiving(struct check *c)
     const struct sl_pg_server *s = &c->server;
     struct sl_err err = {0};
     if (!strcmp(s->archive_mode, "off")) {
-        sl_err_set(&err, SL_ERR_DB_STATE, "archive_mode is off");
-        sl_err_hint(&err, "set archive_mode = on (needs a restart)");
+        sl_err_set(&err, SL_ERR_DB_STATE, "archive_mode is off%s",
+                   s->archive_mode_waits ? ": it was changed, but the server was not restarted"
+                                         : "");
+        sl_err_hint(&err, s->archive_mode_waits ? "restart the server"
+                                                : "set archive_mode = on (needs a restart)");
         sl_findings_failed(&c->found, "archive_mode", &err);
         return;
     }

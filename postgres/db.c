@@ -290,7 +290,8 @@ static const char server_sql[] =
     " pg_size_bytes(current_setting('wal_segment_size')), current_setting('data_checksums'),"
     " (SELECT timeline_id FROM pg_control_checkpoint()),"
     " (SELECT setting FROM pg_settings WHERE name = 'archive_timeout'),"
-    " extract(epoch FROM clock_timestamp())"
+    " extract(epoch FROM clock_timestamp()),"
+    " (SELECT pending_restart FROM pg_settings WHERE name = 'archive_mode')"
     " FROM pg_control_system()";
 
 static const char *text(const struct sl_pg_rows *rows, int column)
@@ -320,6 +321,7 @@ int sl_pg_db_server(struct sl_pg_db *db, sl_deadline deadline, struct sl_pg_serv
     s.timeline = (uint32_t)strtoul(text(rows, 9), NULL, 10);
     s.archive_timeout_s = (uint32_t)strtoul(text(rows, 10), NULL, 10);
     s.clock = strtod(text(rows, 11), NULL);
+    s.archive_mode_waits = text(rows, 12)[0] == 't';
     sl_pg_rows_free(rows);
     if (!s.system_id || !s.timeline)
         return sl_err_set(err, SL_ERR_DB_QUERY, "the server does not say what it is");

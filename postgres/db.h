@@ -40,7 +40,8 @@ struct sl_pg_server {
     char version_text[64]; /* "15.20 (Debian …)" */
     uint64_t system_id;
     bool in_recovery, checksums;
-    char archive_mode[16];                           /* off, on, always */
+    char archive_mode[16];   /* off, on, always */
+    bool archive_mode_waits; /* the file says something else: the server must be restarted */
     char archive_command[512], archive_library[256]; /* "" also where it may not be seen */
     char data_directory[1024];                       /* "" where it may not be seen */
     uint32_t wal_segment_bytes, timeline;
