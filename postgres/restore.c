@@ -316,8 +316,7 @@ int sl_pg_restore(struct sl_invocation *invocation, struct sl_err *err)
             sl_pg_backup_info_fini(&r->info);
     bool dry = !rc && sl_option_bool(invocation->options, "dry-run");
     if (!rc && !dry)
-        rc = sl_pg_lease_begin(r->repository.client, r->info.label, "restore",
-                               sl_pg_restore_deadline(r), r->lease, err);
+        rc = sl_pg_restore_lease(r, err);
     if (!rc && !dry)
         rc = sl_pg_restore_claim(r, err);
     if (!rc) {

@@ -361,6 +361,8 @@ static int judge_some(struct sl_pg_restore *r, struct sl_err *err)
     int rc = planned && buffer ? 0 : sl_err_set(err, SL_ERR_NO_MEMORY, "out of memory");
     while (!rc && (rc = sl_pg_plan_next_path(r->plan, planned, err)) == 1) {
         rc = planned->present ? judge(r, planned, buffer, err) : 0;
+        if (!rc)
+            rc = sl_pg_restore_stay(r, err);
         if (atomic_load(&r->stop))
             break;
     }

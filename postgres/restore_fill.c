@@ -217,7 +217,7 @@ static int fill(struct sl_pg_restore *r, struct sl_err *err)
     f->fd = -1;
     int rc;
     while ((rc = sl_pg_plan_next_unit(r->plan, &f->unit, err)) == 1 &&
-           !(rc = fill_unit_surely(f, err)))
+           !(rc = sl_pg_restore_stay(r, err)) && !(rc = fill_unit_surely(f, err)))
         ;
     close_file(f);
     sl_download_close(f->download);

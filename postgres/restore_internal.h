@@ -28,6 +28,8 @@ struct sl_pg_restore {
     struct sl_pg_repository repository;
     struct sl_pg_backup_info info;
     char lease[SL_NAME_MAX]; /* keeps expire from removing what is read; "": none */
+    uint64_t renew_at_ns;    /* by sl_now_ns(); under `lock` */
+    bool renewing;           /* a thread does; under `lock` */
     uint64_t step_ms;
     const char *data_folder;
     int root_fd;
@@ -47,6 +49,11 @@ struct sl_pg_restore {
     atomic_bool stop;
     atomic_uint_least64_t files, bytes, kept;
 };
+
+/* restore_lease.c: takes the lease on r->info.label; stay() renews it when that is due, and is
+ * called now and then by any thread. SL_ERR_NOT_FOUND when expire is removing the backup. */
+int sl_pg_restore_lease(struct sl_pg_restore *r, struct sl_err *err);
+int sl_pg_restore_stay(struct sl_pg_restore *r, struct sl_err *err);
 
 /* restore_choose.c: sets r->info. */
 int sl_pg_restore_choose(struct sl_pg_restore *r, struct sl_err *err);

@@ -103,6 +103,20 @@ if [ -n "$faults" ]; then
   [ "$(labels)" = "$e" ] || die "a marked one is listed"
   go_on
   [ $status = 0 ] || { cat "$work/halted.out"; die "the restore failed"; }
+  say "a restore that takes long renews its lease"
+  rm -rf "$work/r2"
+  halt pg.restore_create:stop@1,pg.lease_due:EIO@1,pg.restore_write:stop@20 restore --jobs=1 --set="$e" --type=immediate --datadir="$work/r2"
+  lease=$(cd "$repo/backup/$e" && echo lease-*)
+  kill -CONT "$halted"
+  for i in $(seq 300); do
+    [ "$(cd "$repo/backup/$e" && echo lease-*)" = "$lease" ] || ! grep -q '^State:.*T' "/proc/$halted/status" || break
+    sleep 0.1
+  done
+  [ "$(find "$repo/backup/$e" -name 'lease-*' | wc -l)" = 1 ] && [ ! -e "$repo/backup/$e/$lease" ] || die "it is the same lease: $lease"
+  go_on
+  [ $status = 0 ] || { cat "$work/halted.out"; die "the restore failed"; }
+  [ "$(find "$repo/backup/$e" -name 'lease-*' | wc -l)" = 0 ] || die "the new lease was not taken back"
+  rm -rf "$work/r2"
   expect 55 c1_sluice restore --set="$d" --type=immediate --datadir="$work/r2"
   grep -q "being removed by expire" "$work/out" || { cat "$work/out"; die "the message of a restore that came too late"; }
 fi
