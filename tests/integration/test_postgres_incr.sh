@@ -99,3 +99,9 @@ take incr
 [[ "$label" = "$after"_*I ]] || die "$label"
 [ "$(restored_sums "$label")" = "${want[$label]}" ] || die "it is not what it was"
 expect 0 c1_sluice verify
+
+say "groups of the one before are damaged: what they tell of is stored anew"
+printf X | dd of="$(echo "$repo/backup/$label"/groups-* | cut -d' ' -f1)" bs=1 seek=20 conv=notrunc status=none
+take incr
+grep -q "is not used: its files are stored anew" "$work/b.err" || { cat "$work/b.err"; die "the message"; }
+[ "$(restored_sums "$label")" = "${want[$label]}" ] || die "it is not what it was"
