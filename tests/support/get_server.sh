@@ -2,7 +2,7 @@
 # A real database server of another Debian release in a folder, runnable in place by any user, for
 # tests against versions that this host's packages do not have.
 #
-#   tests/support/get_server.sh pg15|pg17|pg18|mariadb118|mysql97
+#   tests/support/get_server.sh pg15|pg17|pg18|mariadb118|mysql97|pgbackrest
 #
 # Prints the folder: programs in bin/, PostgreSQL's server headers in include/, a server's version in
 # the first line of VERSION. It is made once, in ${SLUICE_CACHE} (root: /var/cache/sluice-tests, else
@@ -14,7 +14,7 @@
 # Needs: amd64, apt, dpkg-deb, flock, Debian's keyring. A failure says why on standard error.
 set -euo pipefail
 die() { echo "get_server: $*" >&2; exit 1; }
-[ $# = 1 ] || die "usage: get_server.sh pg15|pg17|pg18|mariadb118|mysql97"
+[ $# = 1 ] || die "usage: get_server.sh pg15|pg17|pg18|mariadb118|mysql97|pgbackrest"
 kind=$1
 if [ "$kind" = pg15 ]; then
   [ -x /usr/lib/postgresql/15/bin/postgres ] || die "postgresql-15 is not installed"
@@ -32,6 +32,7 @@ case $kind in
     pkgs=(mariadb-server-core mariadb-client-core mariadb-client mariadb-backup) extra=(mariadb-server) ;; # plugins
   mysql97) suite=sid server=mysqld bin=usr/bin mods=usr/lib/mysql/plugin
     pkgs=(mysql-server-core mysql-client-core mysql-client) ;;
+  pgbackrest) suite=trixie server=pgbackrest bin=usr/bin mods=usr/bin pkgs=(pgbackrest) ;; # for tests/bench
   *) die "unknown server: $kind" ;;
 esac
 if [ -n "${v:-}" ]; then
