@@ -67,8 +67,7 @@ static int connect_to(struct sl_pg_pusher *p, struct link *link, struct sl_err *
     rc = sl_pg_repository_stanza(r, deadline, err);
     if (rc)
         return rc < 0 ? rc : 0;
-    sl_err_set(err, SL_ERR_NOT_FOUND, "stanza \"%s\" is not in the repository", stanza);
-    return sl_err_hint(err, "run: sluice --stanza=%s stanza-create", stanza);
+    return sl_lives_missing(stanza, err);
 }
 
 static int link_new(struct sl_pg_pusher *p, const char *config_path, const char *stanza,
