@@ -4,7 +4,7 @@
 #include "core/base/fault.h"
 #include "core/base/json.h"
 #include "core/base/log.h"
-#include "postgres/backup_folder.h"
+#include "core/cli/backup_folder.h"
 #include "postgres/backup_internal.h"
 #include "postgres/base64.h"
 #include "postgres/catalog.h"
@@ -82,7 +82,7 @@ static int check_base(struct sl_pg_backup *b, struct sl_err *err)
 {
     if (!b->prior[0])
         return 0;
-    int rc = sl_pg_folder_gone(b->repository.client, b->prior, sl_pg_backup_deadline(b), err);
+    int rc = sl_folder_gone(b->repository.client, b->prior, sl_pg_backup_deadline(b), err);
     if (rc != 1)
         return rc;
     sl_err_set(err, SL_ERR_BUSY, "backup %s, to build on, is being removed by expire", b->prior);
@@ -316,7 +316,7 @@ static int still_ours(struct sl_pg_backup *b, struct sl_err *err)
     struct sl_pg_retry retry = {0};
     int rc;
     do {
-        rc = sl_pg_folder_gone(b->repository.client, b->label, sl_pg_backup_deadline(b), err);
+        rc = sl_folder_gone(b->repository.client, b->label, sl_pg_backup_deadline(b), err);
     } while (rc < 0 && sl_pg_try_again(&retry, rc, b->step_ms));
     if (rc != 1)
         return rc;

@@ -11,7 +11,7 @@
  * because a pack may still appear that was being published when its writer died. */
 #include "core/base/alloc.h"
 #include "core/base/log.h"
-#include "postgres/backup_folder.h"
+#include "core/cli/backup_folder.h"
 #include "postgres/backup_internal.h"
 #include "postgres/retention.h"
 
@@ -45,7 +45,7 @@ static bool is_ours(const struct sl_pg_backup *b, const json_t *open)
 }
 
 /* On this host the process tells; a process of another one is known by what it stores only. */
-static bool is_dead(const struct sl_pg_folder *folder, const json_t *open, uint64_t now_ns)
+static bool is_dead(const struct sl_folder *folder, const json_t *open, uint64_t now_ns)
 {
     char host[65] = "";
     gethostname(host, sizeof host - 1);
@@ -56,7 +56,7 @@ static bool is_dead(const struct sl_pg_folder *folder, const json_t *open, uint6
 }
 
 /* Is it one to go on with? 1, 0 or a code. */
-static int judge(struct sl_pg_backup *b, const struct sl_pg_folder *folder, struct sl_err *err)
+static int judge(struct sl_pg_backup *b, const struct sl_folder *folder, struct sl_err *err)
 {
     char name[2 * SL_NAME_MAX];
     SL_CLEANUP_FREE char *text = NULL;
@@ -69,12 +69,12 @@ static int judge(struct sl_pg_backup *b, const struct sl_pg_folder *folder, stru
     if (rc)
         return sl_code_retryable(rc) ? rc : 0;
     json_t *open = json_loads(text, 0, NULL);
-    bool yes = is_ours(b, open) && is_dead(folder, open, sl_pg_target_ns(b->repository.client));
+    bool yes = is_ours(b, open) && is_dead(folder, open, sl_target_wall_ns(b->repository.client));
     json_decref(open);
     return yes;
 }
 
-static int claim(struct sl_pg_backup *b, const struct sl_pg_folder *folder, struct sl_err *err)
+static int claim(struct sl_pg_backup *b, const struct sl_folder *folder, struct sl_err *err)
 {
     char open[32];
     unsigned long before = folder->last_open[4] ? strtoul(folder->last_open + 5, NULL, 10) : 1;
@@ -87,7 +87,7 @@ static int claim(struct sl_pg_backup *b, const struct sl_pg_folder *folder, stru
     if (rc == SL_ERR_EXISTS)
         return 0; /* another one was faster */
     if (!rc)      /* published first, then looked: expire marks first and then looks */
-        rc = sl_pg_folder_gone(b->repository.client, b->label, sl_pg_backup_deadline(b), err);
+        rc = sl_folder_gone(b->repository.client, b->label, sl_pg_backup_deadline(b), err);
     if (rc)
         return rc == 1 ? 0 : rc;
     b->attempt = (unsigned)before + 1;
@@ -98,14 +98,14 @@ static int claim(struct sl_pg_backup *b, const struct sl_pg_folder *folder, stru
 
 int sl_pg_resume_claim(struct sl_pg_backup *b, const char *label, struct sl_err *err)
 {
-    struct sl_pg_folder folder;
+    struct sl_folder folder;
     size_t length = strlen(label);
     struct sl_client *client = b->repository.client;
     /* the newest of its set: what is newer than a broken-off one makes it worthless */
     if (!length || label[length - 1] != b->kind)
         return 0;
-    int rc = sl_pg_folder_read(client, label, sl_pg_target_ns(client), sl_pg_backup_deadline(b),
-                               &folder, err);
+    int rc = sl_folder_read(client, label, sl_target_wall_ns(client), sl_pg_backup_deadline(b),
+                            &folder, err);
     if (!rc)
         rc = judge(b, &folder, err);
     return rc == 1 ? claim(b, &folder, err) : rc;

@@ -1,7 +1,7 @@
 /* The backups of a stanza, by listing and by their manifests' headers. */
 #include "postgres/catalog.h"
 
-#include "postgres/backup_folder.h"
+#include "core/cli/backup_folder.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -142,7 +142,7 @@ static int visit_label(void *arg, const char *label)
     }
     if (rc)
         return rc;
-    rc = sl_pg_folder_gone(v->client, label, v->deadline, &v->nested);
+    rc = sl_folder_gone(v->client, label, v->deadline, &v->nested);
     if (!rc)
         rc = v->visitor->backup(v->visitor->arg, &info);
     else if (rc == 1) /* expire is removing it */

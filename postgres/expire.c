@@ -36,7 +36,7 @@ static int decide(struct sl_pg_expire *e, bool heed_keep, struct sl_err *err)
         if (!s->folder.manifest || !s->readable || is_gone(s))
             continue;
         c[n].stop_epoch = s->stop_epoch;
-        c[n].keep = heed_keep ? s->folder.keep : SL_PG_KEEP_NOT;
+        c[n].keep = heed_keep ? s->folder.keep : SL_KEEP_NOT;
         c[n].user = s;
         memcpy(c[n++].label, s->folder.label, sizeof s->folder.label);
     }
@@ -192,7 +192,7 @@ static int remove_backup(struct sl_pg_expire *e, struct sl_pg_subject *s, struct
         if (!rc)
             rc = sl_client_list(e->client, folder, "", visit_part, &r, sl_pg_expire_deadline(e),
                                 err);
-    } else if (s->folder.marked_ns + SL_PG_LEASE_NS < e->now_ns) {
+    } else if (s->folder.marked_ns + SL_LEASE_NS < e->now_ns) {
         rc = remove_part(&r, "expired");
     }
     if (rc && r.nested.code == rc)

@@ -3,14 +3,14 @@
 #ifndef SL_POSTGRES_EXPIRE_INTERNAL_H
 #define SL_POSTGRES_EXPIRE_INTERNAL_H
 
-#include "postgres/backup_folder.h"
+#include "core/cli/backup_folder.h"
 #include "postgres/commands.h"
 #include "postgres/repository.h"
 #include "postgres/retention.h"
 
 /* One backup folder. */
 struct sl_pg_subject {
-    struct sl_pg_folder folder;
+    struct sl_folder folder;
     bool readable;  /* its manifest's header was read */
     bool running;   /* open, and something was stored lately */
     bool expire;    /* to be marked and removed */

@@ -87,8 +87,8 @@ static int add(void *arg, const char *label)
     }
     struct sl_pg_subject *s = &e->subjects[e->count];
     *s = (struct sl_pg_subject){0};
-    int rc = sl_pg_folder_read(e->client, label, e->now_ns, sl_pg_expire_deadline(e), &s->folder,
-                               &e->nested);
+    int rc = sl_folder_read(e->client, label, e->now_ns, sl_pg_expire_deadline(e), &s->folder,
+                            &e->nested);
     if (rc || !s->folder.objects)
         return rc;
     s->running = !s->folder.manifest && s->folder.newest_ns + e->abandoned_ns > e->now_ns;
@@ -107,7 +107,7 @@ static int by_stamp(const void *a, const void *b)
 int sl_pg_expire_load(struct sl_pg_expire *e, struct sl_err *err)
 {
     sl_pg_expire_unload(e);
-    e->now_ns = sl_pg_target_ns(e->client);
+    e->now_ns = sl_target_wall_ns(e->client);
     int rc = sl_pg_catalog_labels(e->client, add, e, sl_pg_expire_deadline(e), err);
     if (rc && e->nested.code == rc)
         sl_err_copy(err, &e->nested);

@@ -37,7 +37,7 @@ static bool standalone(const struct sl_pg_expire *e, const struct sl_pg_subject 
         if (other->removed || !other->folder.keep ||
             !sl_pg_label_same_set(s->folder.label, other->folder.label))
             continue;
-        if (other->folder.keep == SL_PG_KEEP_PITR)
+        if (other->folder.keep == SL_KEEP_PITR)
             return false;
         kept = true;
     }

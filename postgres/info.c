@@ -4,8 +4,8 @@
 #include "core/base/alloc.h"
 #include "core/base/json.h"
 #include "core/base/log.h"
+#include "core/cli/backup_folder.h"
 #include "core/cli/stream.h"
-#include "postgres/backup_folder.h"
 #include "postgres/catalog.h"
 #include "postgres/commands.h"
 #include "postgres/repository.h"
@@ -54,10 +54,10 @@ static json_t *lsn(uint64_t value)
 static int add_keep(struct listing *l, const char *label, json_t *one)
 {
     static const char *const texts[] = {
-        [SL_PG_KEEP_PITR] = "pitr", [SL_PG_KEEP_STANDALONE] = "standalone"};
-    struct sl_pg_folder folder;
-    int rc = sl_pg_folder_read(l->client, label, sl_pg_target_ns(l->client),
-                               sl_deadline_in_ms(WHOLE_MS), &folder, NULL);
+        [SL_KEEP_PITR] = "pitr", [SL_KEEP_STANDALONE] = "standalone"};
+    struct sl_folder folder;
+    int rc = sl_folder_read(l->client, label, sl_target_wall_ns(l->client),
+                            sl_deadline_in_ms(WHOLE_MS), &folder, NULL);
     if (!rc && folder.keep)
         json_object_set_new(one, "keep", json_string(texts[folder.keep]));
     return rc;

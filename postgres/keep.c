@@ -1,5 +1,5 @@
 /* keep and unkeep: a backup that stays whatever the policy says. */
-#include "postgres/backup_folder.h"
+#include "core/cli/backup_folder.h"
 #include "postgres/commands.h"
 #include "postgres/repository.h"
 #include "postgres/signals.h"

@@ -4,7 +4,7 @@
 #include "core/base/fault.h"
 #include "core/base/json.h"
 #include "core/base/log.h"
-#include "postgres/backup_folder.h"
+#include "core/cli/backup_folder.h"
 #include "postgres/commands.h"
 #include "postgres/restore_internal.h"
 #include "postgres/signals.h"
@@ -284,7 +284,7 @@ static void release(struct sl_pg_restore *r)
     sl_pg_manifest_free(r);
     sl_pg_delta_free(r);
     if (r->lease[0])
-        sl_pg_lease_end(r->repository.client, r->lease, sl_pg_restore_deadline(r));
+        sl_lease_end(r->repository.client, r->lease, sl_pg_restore_deadline(r));
     sl_pg_repository_close(&r->repository);
     sl_pg_backup_info_fini(&r->info);
     if (r->root_fd >= 0)

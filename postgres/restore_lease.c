@@ -3,18 +3,18 @@
 #include "core/base/clock.h"
 #include "core/base/fault.h"
 #include "core/base/log.h"
-#include "postgres/backup_folder.h"
+#include "core/cli/backup_folder.h"
 #include "postgres/restore_internal.h"
 
 #include <string.h>
 
-#define RENEW_NS (SL_PG_LEASE_NS / 7)
+#define RENEW_NS (SL_LEASE_NS / 7)
 #define AGAIN_NS (600 * SL_NS_PER_S) /* after a failure */
 
 int sl_pg_restore_lease(struct sl_pg_restore *r, struct sl_err *err)
 {
-    int rc = sl_pg_lease_begin(r->repository.client, r->info.label, "restore",
-                               sl_pg_restore_deadline(r), r->lease, err);
+    int rc = sl_lease_begin(r->repository.client, r->info.label, "restore",
+                            sl_pg_restore_deadline(r), r->lease, err);
     r->renew_at_ns = sl_now_ns() + RENEW_NS;
     return rc;
 }
@@ -34,10 +34,10 @@ int sl_pg_restore_stay(struct sl_pg_restore *r, struct sl_err *err)
     char fresh[SL_NAME_MAX];
     if (!is_due(r))
         return 0;
-    int rc = sl_pg_lease_begin(r->repository.client, r->info.label, "restore",
-                               sl_pg_restore_deadline(r), fresh, err);
+    int rc = sl_lease_begin(r->repository.client, r->info.label, "restore",
+                            sl_pg_restore_deadline(r), fresh, err);
     if (!rc) {
-        sl_pg_lease_end(r->repository.client, r->lease, sl_pg_restore_deadline(r));
+        sl_lease_end(r->repository.client, r->lease, sl_pg_restore_deadline(r));
         memcpy(r->lease, fresh, sizeof r->lease);
         sl_log(SL_LOG_DETAIL, "postgres", "the lease on backup %s is renewed", r->info.label);
     } else if (rc != SL_ERR_NOT_FOUND) { /* that one: it is being removed */

@@ -80,7 +80,7 @@ void sl_pg_retention(struct sl_pg_candidate *b, size_t count, unsigned fulls, un
             for (size_t k = i; k < count; k++)
                 b[k].expired |= sl_pg_label_same_set(b[k].label, b[i].label);
     for (size_t i = 0; i < count; i++)
-        if (b[i].keep != SL_PG_KEEP_NOT)
+        if (b[i].keep != SL_KEEP_NOT)
             spare_set(b, i);
 }
 

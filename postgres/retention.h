@@ -3,15 +3,15 @@
 #ifndef SL_POSTGRES_RETENTION_H
 #define SL_POSTGRES_RETENTION_H
 
+#include "core/cli/backup_folder.h"
 #include "core/repo/manifest.h"
-#include "postgres/backup_folder.h"
 #include "postgres/history.h"
 
 /* A finished backup. */
 struct sl_pg_candidate {
     char label[SL_LABEL_MAX];
     double stop_epoch;
-    enum sl_pg_keep keep;
+    enum sl_keep keep;
     bool expired; /* the answer */
     void *user;
 };

@@ -31,7 +31,7 @@ static const char *stay(const char *line, unsigned fulls, unsigned days, unsigne
         else
             snprintf(c[n].label, sizeof c[n].label, "%.16s_202611%02u-000000%c", full, day, kind);
         c[n].stop_epoch = day * 86400.0;
-        c[n].keep = *at == 'k' ? SL_PG_KEEP_PITR : *at == 's' ? SL_PG_KEEP_STANDALONE : 0;
+        c[n].keep = *at == 'k' ? SL_KEEP_PITR : *at == 's' ? SL_KEEP_STANDALONE : 0;
         at += strcspn(at, " ");
         n++;
     }

@@ -7,24 +7,24 @@
  *   expired   it is gone for all but the removal, which may take its time
  *   lease-…   somebody reads it
  */
-#ifndef SL_POSTGRES_BACKUP_FOLDER_H
-#define SL_POSTGRES_BACKUP_FOLDER_H
+#ifndef SL_CLI_BACKUP_FOLDER_H
+#define SL_CLI_BACKUP_FOLDER_H
 
 #include "core/client/client.h"
 #include "core/repo/manifest.h"
 
 #include <stdbool.h>
 
-#define SL_PG_LEASE_NS                                                                             \
+#define SL_LEASE_NS                                                                                \
     (7ull * 86400 * SL_NS_PER_S) /* a lease that was not taken back ends then                      \
                                   */
 
-enum sl_pg_keep { SL_PG_KEEP_NOT, SL_PG_KEEP_PITR, SL_PG_KEEP_STANDALONE };
+enum sl_keep { SL_KEEP_NOT, SL_KEEP_PITR, SL_KEEP_STANDALONE };
 
-struct sl_pg_folder {
+struct sl_folder {
     char label[SL_LABEL_MAX];
     bool manifest, open, marked;
-    enum sl_pg_keep keep;
+    enum sl_keep keep;
     unsigned leases;     /* that still count */
     uint64_t newest_ns;  /* when something was last stored: the last open, or the last pack */
     uint64_t marked_ns;  /* when it was marked as expired */
@@ -34,19 +34,19 @@ struct sl_pg_folder {
 };
 
 /* `now_ns` by the target's clock. A folder that is not there has no objects. */
-int sl_pg_folder_read(struct sl_client *client, const char *label, uint64_t now_ns,
-                      sl_deadline deadline, struct sl_pg_folder *ret_folder, struct sl_err *err);
+int sl_folder_read(struct sl_client *client, const char *label, uint64_t now_ns,
+                   sl_deadline deadline, struct sl_folder *ret_folder, struct sl_err *err);
 /* Marked as expired, and not kept? 1, 0 or a code. */
-int sl_pg_folder_gone(struct sl_client *client, const char *label, sl_deadline deadline,
-                      struct sl_err *err);
+int sl_folder_gone(struct sl_client *client, const char *label, sl_deadline deadline,
+                   struct sl_err *err);
 /* The target's clock. */
-uint64_t sl_pg_target_ns(struct sl_client *client);
+uint64_t sl_target_wall_ns(struct sl_client *client);
 
 /* Publishes a lease, then sees that the backup is not gone (SL_ERR_NOT_FOUND, the lease taken
- * back). `ret_name` is what to give to sl_pg_lease_end(), which removes it and cannot fail: one
+ * back). `ret_name` is what to give to sl_lease_end(), which removes it and cannot fail: one
  * that stays ends by itself. */
-int sl_pg_lease_begin(struct sl_client *client, const char *label, const char *purpose,
-                      sl_deadline deadline, char ret_name[SL_NAME_MAX], struct sl_err *err);
-void sl_pg_lease_end(struct sl_client *client, const char *name, sl_deadline deadline);
+int sl_lease_begin(struct sl_client *client, const char *label, const char *purpose,
+                   sl_deadline deadline, char ret_name[SL_NAME_MAX], struct sl_err *err);
+void sl_lease_end(struct sl_client *client, const char *name, sl_deadline deadline);
 
 #endif

@@ -1,11 +1,10 @@
 /* The parts of a backup's folder, by listing; leases. What is done about them is decided elsewhere
  * (expire.c, keep.c, restore.c). */
-#include "postgres/backup_folder.h"
+#include "core/cli/backup_folder.h"
 
 #include "core/base/alloc.h"
 #include "core/base/clock.h"
 #include "core/base/log.h"
-#include "postgres/signals.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -14,7 +13,7 @@
 
 #define SMALL_MAX 65536u
 
-uint64_t sl_pg_target_ns(struct sl_client *client)
+uint64_t sl_target_wall_ns(struct sl_client *client)
 {
     struct sl_client_info info;
     sl_client_info(client, &info);
@@ -23,7 +22,7 @@ uint64_t sl_pg_target_ns(struct sl_client *client)
 
 struct reading {
     struct sl_client *client;
-    struct sl_pg_folder *folder;
+    struct sl_folder *folder;
     uint64_t now_ns;
     sl_deadline deadline;
     struct sl_err nested; /* a failure inside of a visit */
@@ -58,7 +57,7 @@ static int read_keep(struct reading *r)
         return 0;
     json_t *json = rc ? NULL : json_loads(text, 0, NULL);
     const char *wal = json_string_value(json_object_get(json, "wal"));
-    r->folder->keep = wal && !strcmp(wal, "standalone") ? SL_PG_KEEP_STANDALONE : SL_PG_KEEP_PITR;
+    r->folder->keep = wal && !strcmp(wal, "standalone") ? SL_KEEP_STANDALONE : SL_KEEP_PITR;
     json_decref(json);
     return 0;
 }
@@ -67,7 +66,7 @@ static int visit_lease(struct reading *r, const char *name)
 {
     uint64_t at = 0;
     int rc = stored_at(r, name, &at);
-    if (rc == 1 && at + SL_PG_LEASE_NS > r->now_ns)
+    if (rc == 1 && at + SL_LEASE_NS > r->now_ns)
         r->folder->leases++;
     return rc < 0 ? rc : 0;
 }
@@ -83,7 +82,7 @@ static void later(char last[256], const char *name)
 static int visit(void *arg, const struct sl_entry *entry)
 {
     struct reading *r = arg;
-    struct sl_pg_folder *f = r->folder;
+    struct sl_folder *f = r->folder;
     const char *name = entry->name;
     int rc = 0;
     f->objects++;
@@ -102,10 +101,10 @@ static int visit(void *arg, const struct sl_entry *entry)
     return rc < 0 ? rc : 0;
 }
 
-int sl_pg_folder_read(struct sl_client *client, const char *label, uint64_t now_ns,
-                      sl_deadline deadline, struct sl_pg_folder *ret_folder, struct sl_err *err)
+int sl_folder_read(struct sl_client *client, const char *label, uint64_t now_ns,
+                   sl_deadline deadline, struct sl_folder *ret_folder, struct sl_err *err)
 {
-    struct sl_pg_folder folder = {0};
+    struct sl_folder folder = {0};
     struct reading r = {
         .client = client, .folder = &folder, .now_ns = now_ns, .deadline = deadline};
     char path[SL_NAME_MAX];
@@ -131,8 +130,8 @@ int sl_pg_folder_read(struct sl_client *client, const char *label, uint64_t now_
     return 0;
 }
 
-int sl_pg_folder_gone(struct sl_client *client, const char *label, sl_deadline deadline,
-                      struct sl_err *err)
+int sl_folder_gone(struct sl_client *client, const char *label, sl_deadline deadline,
+                   struct sl_err *err)
 {
     char object[SL_NAME_MAX];
     struct sl_object_info info;
@@ -148,8 +147,8 @@ int sl_pg_folder_gone(struct sl_client *client, const char *label, sl_deadline d
 /* --- leases ------------------------------------------------------------------------------------
  */
 
-int sl_pg_lease_begin(struct sl_client *client, const char *label, const char *purpose,
-                      sl_deadline deadline, char ret_name[SL_NAME_MAX], struct sl_err *err)
+int sl_lease_begin(struct sl_client *client, const char *label, const char *purpose,
+                   sl_deadline deadline, char ret_name[SL_NAME_MAX], struct sl_err *err)
 {
     char host[65] = "", now[40], text[300];
     gethostname(host, sizeof host - 1);
@@ -162,18 +161,18 @@ int sl_pg_lease_begin(struct sl_client *client, const char *label, const char *p
     int rc = sl_client_put(client, ret_name, text, strlen(text), deadline, &stored, err);
     if (rc)
         return rc;
-    rc = sl_pg_folder_gone(client, label, deadline, err);
+    rc = sl_folder_gone(client, label, deadline, err);
     if (rc == 0)
         return 0;
-    sl_pg_lease_end(client, ret_name, deadline);
+    sl_lease_end(client, ret_name, deadline);
     if (rc < 0)
         return rc;
     return sl_err_set(err, SL_ERR_NOT_FOUND, "backup \"%s\" is being removed by expire", label);
 }
 
-void sl_pg_lease_end(struct sl_client *client, const char *name, sl_deadline deadline)
+void sl_lease_end(struct sl_client *client, const char *name, sl_deadline deadline)
 {
     struct sl_err err = {0};
     if (*name && sl_client_remove(client, name, deadline, &err) != 0)
-        sl_log_err(SL_LOG_DETAIL, "postgres", &err, "a lease stays until it ends by itself");
+        sl_log_err(SL_LOG_DETAIL, "cli", &err, "a lease stays until it ends by itself");
 }
