@@ -14,15 +14,18 @@ static int report(struct sl_my_backup *b, struct sl_err *err)
     char size[16], summary[256];
     if (!invocation->json) {
         sl_progress_summary(invocation->progress, summary, sizeof summary);
-        printf("backup %s is complete: %" PRIu64 " files, %s; %s\n", b->label, b->totals.files,
-               sl_bytes_text(b->totals.bytes, size, sizeof size), summary);
+        printf("backup %s is complete: %" PRIu64 " files, %s%s%s; %s\n", b->label, b->totals.files,
+               sl_bytes_text(b->totals.bytes, size, sizeof size),
+               b->kind == 'F' ? "" : ", builds on ", b->kind == 'F' ? "" : b->base.label, summary);
         if (c->binlog_file[0])
             printf("binlog %s, position %" PRIu64 "%s%.200s\n", c->binlog_file, c->binlog_position,
                    c->gtid[0] ? ", GTID " : "", c->gtid);
     }
     json_t *all =
         json_pack("{s:s, s:s, s:I, s:I}", "stanza", invocation->stanza, "label", b->label, "bytes",
-                  (json_int_t)b->totals.bytes, "stored_bytes", (json_int_t)b->stored.stored_bytes);
+                  (json_int_t)b->totals.bytes, "stored_bytes", (json_int_t)b->stored_bytes);
+    if (all)
+        json_object_set_new(all, "type", json_string(sl_my_backup_type(b)));
     int bad = !all || json_object_update(invocation->result, all);
     json_decref(all);
     return bad ? sl_err_set(err, SL_ERR_NO_MEMORY, "out of memory for the result") : 0;
@@ -31,6 +34,8 @@ static int report(struct sl_my_backup *b, struct sl_err *err)
 static int back_up(struct sl_my_backup *b, struct sl_err *err)
 {
     int rc = sl_my_repository_check(&b->repository, b->server.id, b->invocation->stanza, err);
+    if (!rc)
+        rc = sl_my_backup_choose(b, err);
     if (!rc)
         rc = sl_my_backup_open(b, err);
     if (rc)
@@ -60,6 +65,7 @@ int sl_my_backup(struct sl_invocation *invocation, struct sl_err *err)
         rc = back_up(b, err);
         sl_my_repository_close(&b->repository);
     }
+    sl_my_manifest_fini(&b->base);
     sl_free(b);
     return rc;
 }

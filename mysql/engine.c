@@ -33,7 +33,8 @@ static const struct sl_command commands[] = {
          "Runs mariadb-backup (or my-backup-command) with --stream=xbstream and stores its stream, "
          "whose chunks and checksums are looked at as it passes. The backup exists only if the "
          "tool ended with status 0, said \"completed OK!\", every chunk was whole and every file "
-         "had its end.",
+         "had its end. --type=incr and diff store what changed since another backup, by the "
+         "tool's own LSN; a restore takes them all in one command.",
      .needs_stanza = true,
      .run = sl_my_backup},
     {.name = "restore",
@@ -87,12 +88,19 @@ static const struct sl_option options[] = {
      .value_name = "NAME",
      .commands = SERVER_COMMANDS,
      .help = "user to connect as"},
+    {.name = "type",
+     .type = SL_OPTION_CHOICE,
+     .choices = "full|diff|incr",
+     .default_text = "full",
+     .commands = "backup",
+     .flags = SL_OPTION_CLI_ONLY,
+     .group = "Backup and restore",
+     .help = "full; diff: what changed since the last full one; incr: since the last one"},
     {.name = "my-backup-command",
      .type = SL_OPTION_STRING,
      .value_name = "COMMAND",
      .default_text = "mariadb-backup",
      .commands = "backup restore check",
-     .group = "Backup and restore",
      .help = "backup tool and further options of it, separated by spaces (no quotes): "
              "\"mariadb-backup --parallel=4\", \"xtrabackup\"; connection, --backup, "
              "--stream=xbstream and --target-dir are added"},

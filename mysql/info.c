@@ -3,6 +3,7 @@
 #include "core/base/alloc.h"
 #include "core/base/json.h"
 #include "core/cli/stream.h"
+#include "mysql/catalog.h"
 #include "mysql/commands.h"
 #include "mysql/repository.h"
 
@@ -10,68 +11,26 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MANIFEST_MAX (32u << 20)
-
 /* --- gathering ---------------------------------------------------------------------------------
  */
-
-static int add_label(void *arg, const struct sl_entry *entry)
-{
-    json_t *labels = arg;
-    if (entry->is_folder && sl_label_valid(entry->name))
-        return json_array_append_new(labels, json_string(entry->name)) ? SL_ERR_NO_MEMORY : 0;
-    return 0;
-}
-
-static int take_header(void *arg, const char *label, const char *prior, const char *json)
-{
-    (void)label, (void)prior;
-    json_error_t at;
-    json_t **header = arg;
-    *header = sl_json_load(json, strlen(json), &at);
-    return json_is_object(*header) ? 0 : SL_ERR_FORMAT;
-}
-
-static int parse(const char *bytes, size_t count, json_t **ret_header, struct sl_err *err)
-{
-    struct sl_manifest_visitor visitor = {.header = take_header, .arg = ret_header};
-    struct sl_manifest_reader *reader;
-    uint64_t entries, total;
-    int rc = sl_manifest_reader_new(&visitor, &reader, err);
-    if (rc)
-        return rc;
-    rc = sl_manifest_feed(reader, bytes, count, err);
-    if (!rc)
-        rc = sl_manifest_finish(reader, &entries, &total, err);
-    sl_manifest_reader_free(reader);
-    const char *engine = json_string_value(json_object_get(*ret_header, "engine"));
-    if (!rc && (!engine || strcmp(engine, SL_MY_ENGINE) != 0 ||
-                json_integer_value(json_object_get(*ret_header, "version")) != 1))
-        rc = sl_err_set(err, SL_ERR_FORMAT, "it is not one of MariaDB in a form known here");
-    return rc;
-}
 
 /* One that has no manifest runs, or was broken off: it is not listed. */
 static int add_backup(struct sl_my_repository *r, const char *label, json_t *backups,
                       sl_deadline deadline, struct sl_err *err)
 {
-    SL_CLEANUP_FREE char *bytes = NULL;
-    size_t count;
-    char name[SL_NAME_MAX];
     struct sl_err why = {0};
-    json_t *header = NULL;
-    snprintf(name, sizeof name, "backup/%s/manifest", label);
-    int rc = sl_client_fetch(r->client, name, MANIFEST_MAX, deadline, &bytes, &count, &why);
+    struct sl_my_manifest manifest = {0};
+    int rc = sl_my_is_there(r->client, label, deadline, err);
+    if (rc <= 0)
+        return rc;
+    rc = sl_my_manifest_read(r->client, label, deadline, &manifest, &why);
     if (rc == SL_ERR_NOT_FOUND)
         return 0;
     if (rc && sl_code_retryable(rc))
         return sl_err_copy(err, &why);
-    if (!rc)
-        rc = parse(bytes, count, &header, &why);
-    if (rc) {
-        json_decref(header);
-        header = json_pack("{s:o}", "error", sl_json_text(why.msg));
-    }
+    json_t *header =
+        rc ? json_pack("{s:o}", "error", sl_json_text(why.msg)) : json_incref(manifest.header);
+    sl_my_manifest_fini(&manifest);
     if (!header || json_object_set_new(header, "label", json_string(label)) ||
         json_array_append_new(backups, header))
         return sl_err_set(err, SL_ERR_NO_MEMORY, "out of memory");
@@ -81,11 +40,10 @@ static int add_backup(struct sl_my_repository *r, const char *label, json_t *bac
 static int gather(struct sl_my_repository *r, json_t *stanza, sl_deadline deadline,
                   struct sl_err *err)
 {
-    json_t *labels = json_array(), *backups = json_array(), *streams = NULL, *label;
+    json_t *labels = NULL, *backups = json_array(), *streams = NULL, *label;
     size_t i;
-    int rc = labels && backups
-                 ? sl_client_list(r->client, "backup", "", add_label, labels, deadline, err)
-                 : sl_err_set(err, SL_ERR_NO_MEMORY, "out of memory");
+    int rc = backups ? sl_my_labels(r->client, deadline, &labels, err)
+                     : sl_err_set(err, SL_ERR_NO_MEMORY, "out of memory");
     json_array_foreach(labels, i, label)
     {
         if (!rc)
@@ -130,6 +88,9 @@ static void print_backup(const json_t *backup)
            text_at(backup, "stop_time"));
     printf("        by %s %s of %s\n", text_at(backup, "tool"), text_at(backup, "tool_version"),
            text_at(backup, "server_version"));
+    if (*text_at(backup, "prior"))
+        printf("        builds on %s, from lsn %" PRIu64 "\n", text_at(backup, "prior"),
+               number_at(backup, "from_lsn"));
     printf("        lsn: %" PRIu64 "\n", number_at(backup, "to_lsn"));
     if (binlog)
         printf("        binlog: %s, position %" PRIu64 "%s%s\n", text_at(binlog, "file"),

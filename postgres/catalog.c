@@ -89,12 +89,6 @@ int sl_pg_catalog_labels(struct sl_client *client, int (*visit)(void *arg, const
 
 /* The newest is the one whose own time is last, which is not the last in the listing once there
  * are increments ("…F_…I" stands before the next "…F", but the greatest name after it). */
-static const char *own_stamp(const char *label)
-{
-    const char *underscore = strchr(label, '_');
-    return underscore ? underscore + 1 : label;
-}
-
 struct newest {
     const char *full;
     char *label;
@@ -106,7 +100,7 @@ static int take_newest(void *arg, const char *label)
     char *newest = n->label;
     if (n->full[0] && strncmp(label, n->full, strlen(n->full)) != 0)
         return 0;
-    if (!newest[0] || strcmp(own_stamp(label), own_stamp(newest)) > 0)
+    if (!newest[0] || strcmp(sl_label_stamp(label), sl_label_stamp(newest)) > 0)
         snprintf(newest, SL_LABEL_MAX, "%s", label);
     return 0;
 }

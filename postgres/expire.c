@@ -105,7 +105,7 @@ static const char *needed_by(const struct sl_pg_expire *e, size_t index)
         return "it is being read";
     for (size_t i = index + 1; i < e->count; i++) {
         const struct sl_pg_subject *later = &e->subjects[i];
-        if (later->removed || !sl_pg_label_same_set(s->folder.label, later->folder.label))
+        if (later->removed || !sl_label_same_set(s->folder.label, later->folder.label))
             continue;
         if (later->folder.manifest)
             return "a later backup refers to it";

@@ -101,7 +101,7 @@ static int add(void *arg, const char *label)
 static int by_stamp(const void *a, const void *b)
 {
     const struct sl_pg_subject *x = a, *y = b;
-    return strcmp(sl_pg_label_stamp(x->folder.label), sl_pg_label_stamp(y->folder.label));
+    return strcmp(sl_label_stamp(x->folder.label), sl_label_stamp(y->folder.label));
 }
 
 int sl_pg_expire_load(struct sl_pg_expire *e, struct sl_err *err)

@@ -35,7 +35,7 @@ static bool standalone(const struct sl_pg_expire *e, const struct sl_pg_subject 
     for (size_t i = 0; i < e->count; i++) {
         const struct sl_pg_subject *other = &e->subjects[i];
         if (other->removed || !other->folder.keep ||
-            !sl_pg_label_same_set(s->folder.label, other->folder.label))
+            !sl_label_same_set(s->folder.label, other->folder.label))
             continue;
         if (other->folder.keep == SL_KEEP_PITR)
             return false;

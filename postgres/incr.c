@@ -33,7 +33,7 @@ static int consider(void *arg, const struct sl_pg_backup_info *info)
     }
     if (c->full_only && strchr(info->label, '_'))
         return 0;
-    if (!c->label[0] || strcmp(sl_pg_label_stamp(info->label), sl_pg_label_stamp(c->label)) > 0)
+    if (!c->label[0] || strcmp(sl_label_stamp(info->label), sl_label_stamp(c->label)) > 0)
         memcpy(c->label, info->label, sizeof c->label);
     return 0;
 }

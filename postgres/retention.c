@@ -4,23 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *sl_pg_label_stamp(const char *label)
-{
-    const char *underscore = strchr(label, '_');
-    return underscore ? underscore + 1 : label;
-}
-
-static size_t full_length(const char *label)
-{
-    return strcspn(label, "_");
-}
-
-bool sl_pg_label_same_set(const char *label, const char *other)
-{
-    size_t length = full_length(label);
-    return length == full_length(other) && !strncmp(label, other, length);
-}
-
 static bool is_full(const char *label)
 {
     return !strchr(label, '_');
@@ -29,7 +12,7 @@ static bool is_full(const char *label)
 static int by_stamp(const void *a, const void *b)
 {
     const struct sl_pg_candidate *x = a, *y = b;
-    return strcmp(sl_pg_label_stamp(x->label), sl_pg_label_stamp(y->label));
+    return strcmp(sl_label_stamp(x->label), sl_label_stamp(y->label));
 }
 
 /* Index of the oldest full backup that stays; `count` when nothing was asked for by this rule. */
@@ -56,7 +39,7 @@ static size_t first_by_time(const struct sl_pg_candidate *b, size_t count, doubl
 static void spare_set(struct sl_pg_candidate *b, size_t last)
 {
     for (size_t i = 0; i <= last; i++)
-        if (sl_pg_label_same_set(b[i].label, b[last].label))
+        if (sl_label_same_set(b[i].label, b[last].label))
             b[i].expired = false;
 }
 
@@ -78,7 +61,7 @@ void sl_pg_retention(struct sl_pg_candidate *b, size_t count, unsigned fulls, un
     for (size_t i = 0; i < first; i++)
         if (is_full(b[i].label))
             for (size_t k = i; k < count; k++)
-                b[k].expired |= sl_pg_label_same_set(b[k].label, b[i].label);
+                b[k].expired |= sl_label_same_set(b[k].label, b[i].label);
     for (size_t i = 0; i < count; i++)
         if (b[i].keep != SL_KEEP_NOT)
             spare_set(b, i);

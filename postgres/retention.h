@@ -16,11 +16,6 @@ struct sl_pg_candidate {
     void *user;
 };
 
-/* The time of the backup itself in its label ("20261201-030000D" of a differential one). */
-const char *sl_pg_label_stamp(const char *label);
-/* Does `label` belong to the full backup of `other`'s set (the same full, or the full itself)? */
-bool sl_pg_label_same_set(const char *label, const char *other);
-
 /* Decides `expired` of each. `fulls` (0: not given): so many newest full backups stay. `days` (0:
  * not given): the newest full that ended so long ago stays, and all after it, so that every moment
  * of these days can be restored. With both, what either wants stays; with neither, all. Backups

@@ -141,6 +141,13 @@ static int await_end(pid_t pid, sl_deadline deadline, bool stoppable, struct sl_
     return rc ? rc : fds[0].revents & POLLIN ? 1 : 0;
 }
 
+bool sl_child_ended(const struct sl_child *child)
+{
+    siginfo_t info = {0};
+    return !child->pid || (!waitid(P_PID, (id_t)child->pid, &info, WEXITED | WNOHANG | WNOWAIT) &&
+                           info.si_pid == child->pid);
+}
+
 static int reap(struct sl_child *child)
 {
     int status = 0;

@@ -33,6 +33,8 @@ int sl_child_start(const char *const *argv, unsigned wanted, struct sl_child *re
 /* Waits for its end. 0 when it ended with status 0; SL_ERR_READ names another status, or the signal
  * that it died of; SL_ERR_TIMEOUT and SL_ERR_CANCELLED leave it running. */
 int sl_child_wait(struct sl_child *child, sl_deadline deadline, struct sl_err *err);
+/* Has it ended (and is to be waited for)? Does not block. */
+bool sl_child_ended(const struct sl_child *child);
 /* For a program that says little: reads its output and its standard error, as far as they are
  * wanted, to their ends; `text` gets the first `room` - 1 bytes of both, and a NUL. Then it is
  * waited for: as sl_child_wait(). */

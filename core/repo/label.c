@@ -103,3 +103,15 @@ int sl_label_new(char kind, const char *prior_full, const char *latest, char lab
     memcpy(label, made, sizeof made);
     return 0;
 }
+
+const char *sl_label_stamp(const char *label)
+{
+    const char *underscore = strchr(label, '_');
+    return underscore ? underscore + 1 : label;
+}
+
+bool sl_label_same_set(const char *label, const char *other)
+{
+    size_t length = strcspn(label, "_");
+    return length == strcspn(other, "_") && !strncmp(label, other, length);
+}

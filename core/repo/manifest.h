@@ -149,6 +149,10 @@ int sl_fragments_merge(struct sl_fragment *const *fragments, size_t count,
 int sl_label_new(char kind, const char *prior_full, const char *latest, char label[SL_LABEL_MAX],
                  struct sl_err *err);
 bool sl_label_valid(const char *label);
+/* The time of the backup itself in its label ("20261201-030000D" of a differential one). */
+const char *sl_label_stamp(const char *label);
+/* Does `label` belong to the full backup of `other`'s set (the same full, or the full itself)? */
+bool sl_label_same_set(const char *label, const char *other);
 
 /* --- stanza.json ----------------------------------------------------------------------------- */
 

@@ -87,14 +87,16 @@ touch "$work/stop"
 wait $load
 show sluice info
 
-step "A second backup, of what is there now; then a disaster"
+step "Changes, and an increment of them; then a disaster"
+maria "$socket" -e "UPDATE shop.orders SET sku = REVERSE(sku) WHERE id % 7 = 0; DELETE FROM shop.orders WHERE id % 11 = 0;
+  INSERT INTO shop.notes VALUES (0, 'changed')"
 before=$(sums "$socket")
 sed 's/^/   /' <<<"$before"
-show sluice backup
+show sluice backup --type=incr
 maria "$socket" -e "DROP TABLE shop.orders; UPDATE shop.counters SET n = 0"
 proves "a table is gone from the server, and another is empty of what it counted"
 
-step "Restore"
+step "Restore: the full backup and its increment, in one command"
 show sluice restore --datadir "$work/restored"
 maria_start "$work/restored" "$work/socket/restored.sock" "$work/restored.log"
 after=$(sums "$work/socket/restored.sock")
@@ -104,7 +106,7 @@ if [ "$before" != "$after" ]; then
   exit 1
 fi
 sed 's/^/   /' <<<"$after"
-proves "every table is what it was when the second backup was made"
+proves "every table is what it was when the increment was made"
 
 step "Check the whole repository"
 show sluice verify
