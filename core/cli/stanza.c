@@ -1,6 +1,8 @@
 /* Which stanza a command is about, when it is not said. */
 #include "core/cli/cli.h"
 
+#include "core/wire/message.h"
+
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,11 +11,16 @@ int sl_stanza_check(const char *name, struct sl_err *err)
 {
     size_t length = strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
                                  "._+-");
-    if (length && length <= 64 && !name[length] && *name != '.' && *name != '-' &&
-        strcmp(name, "global") != 0)
+    /* the last two are what else stands in a repository's root (core/repo/repo.c) */
+    if (length && length < SL_STANZA_MAX && !name[length] && *name != '.' && *name != '-' &&
+        strcmp(name, "global") != 0 && strcmp(name, "repo.json") != 0 &&
+        strcmp(name, "lost+found") != 0)
         return 0;
     sl_err_set(err, SL_ERR_CONFIG, "\"%.80s\" is not a stanza's name", name);
-    sl_err_hint(err, "a name is 1 to 64 of letters, digits and ._+-");
+    sl_err_hint(err,
+                "a name is 1 to %d of letters, digits and ._+-, and none of global, "
+                "repo.json, lost+found",
+                SL_STANZA_MAX - 1);
     return SL_ERR_CONFIG;
 }
 

@@ -196,7 +196,7 @@ int sl_repo_name(const char *stanza, const char *name, bool allow_empty,
                  char full[SL_FULL_NAME_MAX], struct sl_err *err)
 {
     if (strlen(stanza) >= SL_STANZA_MAX || strchr(stanza, '/') || !strcmp(stanza, SL_REPO_FILE) ||
-        sl_store_name_check(stanza, false, NULL) < 0)
+        !strcmp(stanza, "lost+found") || sl_store_name_check(stanza, false, NULL) < 0)
         return sl_err_set(err, SL_ERR_USAGE, "\"%.80s\" is no name for a stanza", stanza);
     int rc = sl_store_name_check(name, allow_empty, err);
     if (rc)

@@ -41,13 +41,14 @@ static void stanza_check__names(void **state)
     (void)state;
     static const char *const good[] = {
         "main", "a", "15-main", "A.b_c+d",
-        "0123456789012345678901234567890123456789012345678901234567890123"};
+        "012345678901234567890123456789012345678901234567890123456789012"}; /* as the wire has it */
     static const char *const bad[] = {
-        "",         ".hidden",
-        "..",       "-x",
-        "a/b",      "a b",
-        "global",   "a:b",
-        "\xc3\xa4", "01234567890123456789012345678901234567890123456789012345678901234"};
+        "",          ".hidden",
+        "..",        "-x",
+        "a/b",       "a b",
+        "global",    "a:b",
+        "\xc3\xa4",  "0123456789012345678901234567890123456789012345678901234567890123",
+        "repo.json", "lost+found"};
     for (size_t i = 0; i < sizeof good / sizeof *good; i++)
         assert_int_equal(sl_stanza_check(good[i], NULL), 0);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
