@@ -9,6 +9,9 @@ int sl_my_stanza_upgrade(struct sl_invocation *invocation, struct sl_err *err);
 int sl_my_check(struct sl_invocation *invocation, struct sl_err *err);
 int sl_my_backup(struct sl_invocation *invocation, struct sl_err *err);
 int sl_my_restore(struct sl_invocation *invocation, struct sl_err *err);
+int sl_my_expire(struct sl_invocation *invocation, struct sl_err *err);
+int sl_my_keep(struct sl_invocation *invocation, struct sl_err *err);
+int sl_my_unkeep(struct sl_invocation *invocation, struct sl_err *err);
 int sl_my_info(struct sl_invocation *invocation, struct sl_err *err);
 
 #endif

@@ -11,7 +11,7 @@
 #include <string.h>
 
 struct walk {
-    struct sl_pg_expire *e;
+    struct sl_expire *e;
     uint64_t system_id;
     bool everything; /* of a life that is over and has no backups left */
     struct sl_pg_need *needs;
@@ -27,13 +27,13 @@ struct walk {
 
 /* A backup that the policy has given up and somebody keeps for itself alone needs no more than its
  * own WAL; so do those before it in its set. */
-static bool standalone(const struct sl_pg_expire *e, const struct sl_pg_subject *s)
+static bool standalone(const struct sl_expire *e, const struct sl_subject *s)
 {
     bool kept = false;
     if (!s->by_policy)
         return false;
     for (size_t i = 0; i < e->count; i++) {
-        const struct sl_pg_subject *other = &e->subjects[i];
+        const struct sl_subject *other = &e->subjects[i];
         if (other->removed || !other->folder.keep ||
             !sl_label_same_set(s->folder.label, other->folder.label))
             continue;
@@ -44,27 +44,34 @@ static bool standalone(const struct sl_pg_expire *e, const struct sl_pg_subject 
     return kept;
 }
 
+static uint64_t system_of(const struct sl_subject *s)
+{
+    const struct sl_pg_facts *f = s->facts;
+    return f ? f->system_id : 0;
+}
+
 static void collect(struct walk *w)
 {
-    const struct sl_pg_expire *e = w->e;
+    const struct sl_expire *e = w->e;
     for (size_t i = 0; i < e->count; i++) {
-        const struct sl_pg_subject *s = &e->subjects[i];
-        if (s->removed || s->system_id != w->system_id || (!s->folder.manifest && !s->running))
+        const struct sl_subject *s = &e->subjects[i];
+        const struct sl_pg_facts *f = s->facts;
+        if (s->removed || system_of(s) != w->system_id || (!s->folder.manifest && !s->running))
             continue;
-        w->segment_bytes = s->segment_bytes;
+        w->segment_bytes = f->segment_bytes;
         w->needs[w->count++] = (struct sl_pg_need){
-            .timeline = s->timeline,
-            .first = sl_pg_lsn_segment(s->start_lsn, s->segment_bytes),
-            .last = standalone(e, s) ? sl_pg_lsn_segment_before(s->stop_lsn, s->segment_bytes)
+            .timeline = f->timeline,
+            .first = sl_pg_lsn_segment(f->start_lsn, f->segment_bytes),
+            .last = standalone(e, s) ? sl_pg_lsn_segment_before(f->stop_lsn, f->segment_bytes)
                                      : UINT64_MAX};
     }
 }
 
 /* Nothing is removed while it is not known what somebody needs. */
-static const char *obstacle(const struct sl_pg_expire *e)
+static const char *obstacle(const struct sl_expire *e)
 {
     for (size_t i = 0; i < e->count; i++) {
-        const struct sl_pg_subject *s = &e->subjects[i];
+        const struct sl_subject *s = &e->subjects[i];
         if (!s->removed && !s->readable && (s->folder.manifest || s->running))
             return s->folder.label;
     }
@@ -77,14 +84,14 @@ static const char *obstacle(const struct sl_pg_expire *e)
 static int remove_one(struct walk *w, const char *name)
 {
     char object[2 * SL_NAME_MAX];
-    struct sl_pg_expire *e = w->e;
+    struct sl_expire *e = w->e;
     if (sl_pg_signals_caught())
         return sl_err_set(&w->nested, SL_ERR_CANCELLED, "cancelled");
-    e->wal_removed++;
+    e->others++;
     if (e->dry)
         return 0;
     snprintf(object, sizeof object, "%s/%s", w->folder, name);
-    return sl_client_remove(e->client, object, sl_pg_expire_deadline(e), &w->nested);
+    return sl_client_remove(e->client, object, sl_expire_deadline(e), &w->nested);
 }
 
 static int visit_file(void *arg, const struct sl_entry *entry)
@@ -109,7 +116,7 @@ static int descend(struct walk *w, const char *name, int (*visit)(void *, const 
     snprintf(w->folder + used, sizeof w->folder - used, "/%s", name);
     memcpy(folder, w->folder, sizeof folder);
     int rc =
-        sl_client_list(w->e->client, folder, "", visit, w, sl_pg_expire_deadline(w->e), &w->nested);
+        sl_client_list(w->e->client, folder, "", visit, w, sl_expire_deadline(w->e), &w->nested);
     w->folder[used] = '\0';
     return rc;
 }
@@ -143,8 +150,8 @@ static int read_ancestry(struct walk *w, const char *folder)
     struct sl_pg_wal_name history = {.kind = SL_PG_HISTORY, .timeline = w->timeline.timeline};
     snprintf(history.text, sizeof history.text, "%08X.history", history.timeline);
     sl_pg_wal_object(w->system_id, &history, name, sizeof name);
-    int rc = sl_client_fetch(w->e->client, name, SL_PG_HISTORY_MAX, sl_pg_expire_deadline(w->e),
-                             &text, &count, &err);
+    int rc = sl_client_fetch(w->e->client, name, SL_PG_HISTORY_MAX, sl_expire_deadline(w->e), &text,
+                             &count, &err);
     if (rc && sl_code_retryable(rc)) {
         sl_err_copy(&w->nested, &err);
         return rc;
@@ -165,7 +172,7 @@ static int visit_timeline(void *arg, const struct sl_entry *entry)
     return rc ? rc : descend(w, entry->name, visit_inside);
 }
 
-static int one_life(struct sl_pg_expire *e, uint64_t system_id, bool current, struct sl_err *err)
+static int one_life(struct sl_expire *e, uint64_t system_id, bool current, struct sl_err *err)
 {
     struct walk w = {.e = e, .system_id = system_id};
     w.needs = sl_calloc(e->count + 1, sizeof *w.needs);
@@ -178,8 +185,7 @@ static int one_life(struct sl_pg_expire *e, uint64_t system_id, bool current, st
         snprintf(w.folder, sizeof w.folder, "wal/%llu", (unsigned long long)system_id);
         char folder[SL_NAME_MAX];
         memcpy(folder, w.folder, sizeof folder);
-        rc = sl_client_list(e->client, folder, "", visit_timeline, &w, sl_pg_expire_deadline(e),
-                            err);
+        rc = sl_client_list(e->client, folder, "", visit_timeline, &w, sl_expire_deadline(e), err);
     }
     if (rc && w.nested.code == rc)
         sl_err_copy(err, &w.nested);
@@ -188,18 +194,20 @@ static int one_life(struct sl_pg_expire *e, uint64_t system_id, bool current, st
 }
 
 /* Of lives that are over WAL goes only when a later one has a backup. */
-static bool current_has_backup(const struct sl_pg_expire *e)
+static bool current_has_backup(const struct sl_expire *e)
 {
+    const struct sl_pg_repository *repository = e->engine->arg;
     for (size_t i = 0; i < e->count; i++)
         if (e->subjects[i].folder.manifest && !e->subjects[i].removed &&
-            e->subjects[i].system_id == e->repository.system_id)
+            system_of(&e->subjects[i]) == repository->system_id)
             return true;
     return false;
 }
 
-int sl_pg_expire_wal(struct sl_pg_expire *e, struct sl_err *err)
+int sl_pg_expire_wal(struct sl_expire *e, struct sl_err *err)
 {
-    const struct sl_stanza *stanza = &e->repository.stanza;
+    const struct sl_pg_repository *repository = e->engine->arg;
+    const struct sl_stanza *stanza = &repository->stanza;
     const char *label = obstacle(e);
     if (label) {
         sl_log(SL_LOG_WARN, "postgres", "no WAL is removed: it is not known what backup %s needs",

@@ -142,7 +142,7 @@ if [ -n "$faults" ]; then
   i=1
   while :; do
     got=0
-    faulty "pg.expire_mark:kill@$i,target.remove:kill@$i" expire --retention-full=1 >"$work/out" 2>&1 || got=$?
+    faulty "expire.mark:kill@$i,target.remove:kill@$i" expire --retention-full=1 >"$work/out" 2>&1 || got=$?
     [ $got = 137 ] || break
     labels >"$work/left"
     grep -q "$g" "$work/left" || die "the newest one went at step $i"

@@ -1,4 +1,5 @@
 /* Which backups stay, and which WAL. Times are days; segments are of 1 MiB. */
+#include "core/cli/retention.h"
 #include "postgres/retention.h"
 
 #include <setjmp.h>
@@ -15,7 +16,7 @@
 static const char *stay(const char *line, unsigned fulls, unsigned days, unsigned now)
 {
     static char answer[200];
-    struct sl_pg_candidate c[20] = {0};
+    struct sl_candidate c[20] = {0};
     char full[SL_LABEL_MAX] = "";
     size_t n = 0;
     for (const char *at = line; *at; at += strspn(at, " ")) {
@@ -36,11 +37,11 @@ static const char *stay(const char *line, unsigned fulls, unsigned days, unsigne
         n++;
     }
     for (size_t i = 0; i < n / 2; i++) { /* the order they are given in does not matter */
-        struct sl_pg_candidate swap = c[i];
+        struct sl_candidate swap = c[i];
         c[i] = c[n - 1 - i];
         c[n - 1 - i] = swap;
     }
-    sl_pg_retention(c, n, fulls, days, now * 86400.0);
+    sl_retention(c, n, fulls, days, now * 86400.0);
     answer[0] = '\0';
     for (size_t i = 0; i < n; i++)
         if (!c[i].expired)
