@@ -98,7 +98,7 @@ push_all() { # SHELL COMMAND with $1 the segment
 # pgBackRest's asynchronous push looks for what is .ready in the data folder that it is told of.
 async_folder() {
   local fake=$work/db/fake segment
-  rm -rf "$fake"
+  rm -rf "$fake" "$work/spool/archive" # what it says there of the round before would be believed
   on db mkdir -p -m 700 "$fake/pg_wal/archive_status" "$fake/global"
   on db cp "$data/PG_VERSION" "$fake/"
   on db cp "$data/global/pg_control" "$fake/global/"
