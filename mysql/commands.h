@@ -12,6 +12,8 @@ int sl_my_restore(struct sl_invocation *invocation, struct sl_err *err);
 int sl_my_expire(struct sl_invocation *invocation, struct sl_err *err);
 int sl_my_keep(struct sl_invocation *invocation, struct sl_err *err);
 int sl_my_unkeep(struct sl_invocation *invocation, struct sl_err *err);
+int sl_my_binlog(struct sl_invocation *invocation, struct sl_err *err);
+int sl_my_binlog_get(struct sl_invocation *invocation, struct sl_err *err);
 int sl_my_info(struct sl_invocation *invocation, struct sl_err *err);
 
 #endif

@@ -70,6 +70,31 @@ void sl_my_db_close(struct sl_my_db *db)
     sl_free(db);
 }
 
+struct st_mysql *sl_my_db_handle(struct sl_my_db *db)
+{
+    return db->mysql;
+}
+
+int sl_my_db_code(struct sl_my_db *db)
+{
+    unsigned code = mysql_errno(db->mysql);
+    switch (code) {
+    case ER_SPECIFIC_ACCESS_DENIED_ERROR:
+    case ER_ACCESS_DENIED_ERROR:
+    case ER_DBACCESS_DENIED_ERROR:
+    case ER_TABLEACCESS_DENIED_ERROR:
+        return SL_ERR_DENIED;
+    case ER_NO_BINARY_LOGGING:
+        return SL_ERR_DB_STATE;
+    case ER_SERVER_SHUTDOWN:
+    case ER_MASTER_FATAL_ERROR_READING_BINLOG: /* files that were removed meanwhile, among others */
+    case 4052:                                 /* ER_SLAVE_SAME_ID: another has our number */
+        return SL_ERR_BUSY;
+    default: /* the client's own (errmsg.h) are of the connection; 0: it ended without a word */
+        return !code || (code >= 2000 && code < 3000) ? SL_ERR_CLOSED : SL_ERR_DB_QUERY;
+    }
+}
+
 const char *sl_my_row_value(const struct sl_my_row *row, const char *name)
 {
     for (unsigned i = 0; i < row->count; i++)

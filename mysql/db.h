@@ -18,6 +18,13 @@ int sl_my_db_open(const struct sl_options *options, sl_deadline deadline, struct
                   struct sl_err *err);
 void sl_my_db_close(struct sl_my_db *db); /* NULL ok */
 
+/* Connector/C's own, borrowed: for the stream of the binary log. */
+struct st_mysql;
+struct st_mysql *sl_my_db_handle(struct sl_my_db *db);
+/* What its last error means: SL_ERR_CLOSED for a lost connection, SL_ERR_DENIED, _DB_STATE, _BUSY
+ * (asked again, it may be done), _DB_QUERY. */
+int sl_my_db_code(struct sl_my_db *db);
+
 struct sl_my_row {
     unsigned count;
     const char *const *names;

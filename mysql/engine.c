@@ -47,6 +47,29 @@ static const struct sl_command commands[] = {
      .needs_stanza = true,
      .reads = true,
      .run = sl_my_restore},
+    {.name = "binlog",
+     .args = "",
+     .summary = "archive the binary log, as it is written",
+     .description =
+         "Follows the server over the replication protocol. Each file is archived byte by byte, "
+         "the "
+         "one that is being written as far as it has come: what was appended is durable in the "
+         "repository at once. Runs until it is stopped, and goes on where it was after any "
+         "interruption, of the server, the target or itself. Needs REPLICATION SLAVE and BINLOG "
+         "MONITOR (MySQL: REPLICATION CLIENT).",
+     .needs_stanza = true,
+     .run = sl_my_binlog},
+    {.name = "binlog-get",
+     .args = "FILE",
+     .args_min = 1,
+     .args_max = 1,
+     .summary = "an archived file of the binary log to standard output",
+     .description = "Also the one that is being written, as far as it is archived: sluice "
+                    "binlog-get binlog.000012 | mariadb-binlog -",
+     .needs_stanza = true,
+     .reads = true,
+     .prints_data = true,
+     .run = sl_my_binlog_get},
     {.name = "info",
      .args = "",
      .summary = "backups and streams in the repository",
@@ -82,7 +105,7 @@ static const struct sl_command commands[] = {
     {.name = NULL},
 };
 
-#define SERVER_COMMANDS "stanza-create stanza-upgrade check backup"
+#define SERVER_COMMANDS "stanza-create stanza-upgrade check backup binlog"
 
 static const struct sl_option options[] = {
     {.name = "my-defaults-file",
@@ -136,6 +159,33 @@ static const struct sl_option options[] = {
      .default_text = "mbstream",
      .commands = "restore",
      .help = "program that extracts a stream: mbstream, or XtraBackup's xbstream"},
+    {.name = "once",
+     .type = SL_OPTION_BOOL,
+     .commands = "binlog",
+     .flags = SL_OPTION_CLI_ONLY,
+     .group = "Binary log",
+     .help = "archive the files that have ended, then end"},
+    {.name = "semi-sync",
+     .type = SL_OPTION_BOOL,
+     .commands = "binlog",
+     .help = "acknowledge transactions to the server, once they are durable in the repository"},
+    {.name = "my-replica-id",
+     .type = SL_OPTION_INT,
+     .value_name = "N",
+     .min = 1,
+     .max = 4294967295,
+     .commands = "binlog",
+     .help = "server id to register with, one that no server or replica has (default: made from "
+             "the stanza's name)"},
+    {.name = "history",
+     .type = SL_OPTION_INT,
+     .value_name = "N",
+     .min = 1,
+     .max = 9999,
+     .commands = "binlog-get",
+     .flags = SL_OPTION_CLI_ONLY,
+     .help = "history of the server's binary log that the file is of (default: the newest that has "
+             "it)"},
     {.name = "set",
      .type = SL_OPTION_STRING,
      .value_name = "LABEL",

@@ -3,6 +3,7 @@
 #include "core/base/alloc.h"
 #include "core/base/json.h"
 #include "core/cli/stream.h"
+#include "mysql/binlog_internal.h"
 #include "mysql/catalog.h"
 #include "mysql/commands.h"
 #include "mysql/repository.h"
@@ -40,7 +41,7 @@ static int add_backup(struct sl_my_repository *r, const char *label, json_t *bac
 static int gather(struct sl_my_repository *r, json_t *stanza, sl_deadline deadline,
                   struct sl_err *err)
 {
-    json_t *labels = NULL, *backups = json_array(), *streams = NULL, *label;
+    json_t *labels = NULL, *backups = json_array(), *streams = NULL, *binlogs = NULL, *label;
     size_t i;
     int rc = backups ? sl_my_labels(r->client, deadline, &labels, err)
                      : sl_err_set(err, SL_ERR_NO_MEMORY, "out of memory");
@@ -51,12 +52,16 @@ static int gather(struct sl_my_repository *r, json_t *stanza, sl_deadline deadli
     }
     if (!rc)
         rc = sl_stream_list(r->client, deadline, &streams, err);
+    if (!rc)
+        rc = sl_my_archive_list(r->client, deadline, &binlogs, err);
     json_decref(labels);
     if (!rc &&
-        (json_object_set(stanza, "backup", backups) | json_object_set(stanza, "stream", streams)))
+        (json_object_set(stanza, "backup", backups) | json_object_set(stanza, "stream", streams) |
+         json_object_set(stanza, "binlog", binlogs)))
         rc = sl_err_set(err, SL_ERR_NO_MEMORY, "out of memory");
     json_decref(backups);
     json_decref(streams);
+    json_decref(binlogs);
     return rc;
 }
 
@@ -111,6 +116,7 @@ static void print_stanza(const json_t *stanza, const struct sl_stanza *s)
     for (uint32_t life = 0; life < s->life_count; life++)
         printf("    %s, server %s\n", s->lives[life].version, s->lives[life].id);
     json_array_foreach(backups, i, one) print_backup(one);
+    sl_my_archive_print(json_object_get(stanza, "binlog"));
     sl_stream_print(json_object_get(stanza, "stream"));
 }
 

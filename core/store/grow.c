@@ -59,12 +59,14 @@ int sl_posix_grow(struct sl_store *base, const char *name, struct sl_file **ret_
         rc = sl_posix_refuse_poisoned(store, err);
     if (rc)
         return rc;
-    int fd = sl_posix_openat("posix.grow", store->root, name,
-                             O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0);
-    if (fd == -ENOENT || fd == -ENOTDIR)
+    int fd = sl_posix_open_below("posix.grow", store, name, O_RDWR | O_NONBLOCK | O_NOCTTY, 0);
+    if (fd == -ENOENT)
         return sl_err_set(err, SL_ERR_NOT_FOUND, "\"%s\" is not in %s", name, base->label);
-    if (fd < 0)
-        return sl_err_sys(err, SL_ERR_OPEN, -fd, "could not open \"%s\" for writing", name);
+    if (fd < 0) {
+        rc = sl_err_sys(err, SL_ERR_OPEN, -fd, "could not open \"%s\" for writing", name);
+        sl_posix_not_ours(-fd, err);
+        return rc;
+    }
     rc = lock(fd, name, err);
     if (!rc)
         rc = examine(fd, name, &length, err);

@@ -184,10 +184,14 @@ void sl_target_growing_done(struct object *object)
     }
     if (object->state == OBJECT_DROPPED)
         return;
-    if (object->task.kind == TASK_SEAL)
+    if (object->task.kind == TASK_SEAL) {
         sl_target_writing_published(object);
-    else if (object->code)
+    } else if (object->code == SL_ERR_BUSY) { /* an answer, not a failure; it is asked often */
+        sl_target_answer_error(object->session, SL_ABOUT_OBJECT, object->number, &object->err);
+        sl_target_object_drop(object);
+    } else if (object->code) {
         sl_target_object_fail(object, &object->err);
-    else
+    } else {
         tell(object);
+    }
 }
