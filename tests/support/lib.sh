@@ -43,7 +43,7 @@ expect() { # STATUS COMMAND…: runs it, output to $work/out, and wants that exi
 free_port() { # a port of 127.0.0.1 that nobody listens on, with the next one free too (RDMA's)
   local port
   while :; do
-    port=$((20000 + RANDOM % 12000))
+    port=$((${SLUICE_TEST_PORTS:-20000} + RANDOM % 6000)) # tests/run: a range for each lane
     (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null || (exec 3<>"/dev/tcp/127.0.0.1/$((port + 1))") 2>/dev/null || break
   done
   echo "$port"
