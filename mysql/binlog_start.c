@@ -135,9 +135,9 @@ static int go_on(struct sl_my_archiver *a, const struct sl_my_binlog_file *last,
         snprintf(why, sizeof why,
                  "the server's %s has %" PRIu64 " bytes, %" PRIu64 " of it were archived",
                  last->name, there->bytes, start->position);
-        bool lost = !start->sealed;
-        /* what came before a lost tail is the same; after RESET MASTER nothing is */
-        return begin_anew(a, start, lost ? there : &server->files[0], why, err);
+        /* After a lost tail the files before it are the same, and archived again; after RESET
+         * MASTER, which looks the same when the new files have come as far, they are not. */
+        return begin_anew(a, start, &server->files[0], why, err);
     }
     start->begun = start->position > 0;
     if (!start->begun)
