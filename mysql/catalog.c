@@ -153,24 +153,22 @@ uint64_t sl_my_manifest_number(const struct sl_my_manifest *m, const char *key)
  */
 
 /* In order: an increment's own time is behind its full one's label. */
-static int take_label(void *arg, const struct sl_entry *entry)
+static int take_label(void *arg, const char *label)
 {
     json_t *labels = arg;
-    if (!entry->is_folder || !sl_label_valid(entry->name))
-        return 0;
     size_t at = json_array_size(labels);
-    const char *stamp = sl_label_stamp(entry->name);
+    const char *stamp = sl_label_stamp(label);
     while (at &&
            strcmp(sl_label_stamp(json_string_value(json_array_get(labels, at - 1))), stamp) > 0)
         at--;
-    return json_array_insert_new(labels, at, json_string(entry->name)) ? SL_ERR_NO_MEMORY : 0;
+    return json_array_insert_new(labels, at, json_string(label)) ? SL_ERR_NO_MEMORY : 0;
 }
 
 int sl_my_labels(struct sl_client *client, sl_deadline deadline, json_t **ret_labels,
                  struct sl_err *err)
 {
     json_t *labels = json_array();
-    int rc = labels ? sl_client_list(client, "backup", "", take_label, labels, deadline, err)
+    int rc = labels ? sl_folder_labels(client, take_label, labels, deadline, err)
                     : sl_err_set(err, SL_ERR_NO_MEMORY, "out of memory");
     if (rc)
         json_decref(labels);

@@ -1,4 +1,5 @@
 /* The engine "mysql": its commands and options. */
+#include "core/cli/expire.h"
 #include "mysql/commands.h"
 
 static const struct sl_command commands[] = {
@@ -198,31 +199,11 @@ static const struct sl_option options[] = {
      .commands = "restore",
      .flags = SL_OPTION_CLI_ONLY,
      .help = "empty or missing folder to restore into"},
-    {.name = "retention-full",
-     .type = SL_OPTION_INT,
-     .value_name = "N",
-     .min = 1,
-     .max = 9999,
-     .commands = "expire",
-     .group = "Retention",
-     .help = "so many newest full backups stay, with all that build on them"},
-    {.name = "retention-days",
-     .type = SL_OPTION_INT,
-     .value_name = "DAYS",
-     .min = 1,
-     .max = 36500,
-     .commands = "expire",
-     .help = "the newest full backup from before so many days stays, and all after it; with "
-             "retention-full what either asks for stays"},
-    {.name = "abandoned-after",
-     .type = SL_OPTION_DURATION,
-     .value_name = "TIME",
-     .default_text = "1d",
-     .min = 1000,
-     .max = 365ll * 86400000,
-     .commands = "expire",
-     .help = "a backup that is not finished and was begun so long ago was broken off, and is "
-             "removed"},
+    SL_EXPIRE_OPTIONS(
+        "the newest full backup from before so many days stays, and all after it; with "
+        "retention-full what either asks for stays",
+        "a backup that is not finished and was begun so long ago was broken off, and is "
+        "removed"),
     {.name = NULL},
 };
 

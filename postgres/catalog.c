@@ -67,26 +67,6 @@ int sl_pg_catalog_read(struct sl_client *client, const char *label, sl_deadline 
 /* --- labels ------------------------------------------------------------------------------------
  */
 
-struct labels {
-    int (*visit)(void *arg, const char *label);
-    void *arg;
-};
-
-static int visit_entry(void *arg, const struct sl_entry *entry)
-{
-    const struct labels *labels = arg;
-    if (!entry->is_folder || !sl_label_valid(entry->name))
-        return 0;
-    return labels->visit(labels->arg, entry->name);
-}
-
-int sl_pg_catalog_labels(struct sl_client *client, int (*visit)(void *arg, const char *label),
-                         void *arg, sl_deadline deadline, struct sl_err *err)
-{
-    struct labels labels = {visit, arg};
-    return sl_client_list(client, "backup", "", visit_entry, &labels, deadline, err);
-}
-
 /* The newest is the one whose own time is last, which is not the last in the listing once there
  * are increments ("…F_…I" stands before the next "…F", but the greatest name after it). */
 struct newest {
@@ -110,7 +90,7 @@ int sl_pg_catalog_newest_label(struct sl_client *client, const char *full, sl_de
 {
     struct newest newest = {full, ret_label};
     ret_label[0] = '\0';
-    return sl_pg_catalog_labels(client, take_newest, &newest, deadline, err);
+    return sl_folder_labels(client, take_newest, &newest, deadline, err);
 }
 
 /* --- every backup ------------------------------------------------------------------------------
@@ -149,7 +129,7 @@ int sl_pg_catalog_visit(struct sl_client *client, const struct sl_pg_catalog_vis
                         sl_deadline deadline, struct sl_err *err)
 {
     struct visits visits = {.client = client, .visitor = visitor, .deadline = deadline};
-    int rc = sl_pg_catalog_labels(client, visit_label, &visits, deadline, err);
+    int rc = sl_folder_labels(client, visit_label, &visits, deadline, err);
     if (rc < 0 && visits.nested.code == rc)
         sl_err_copy(err, &visits.nested);
     return rc;

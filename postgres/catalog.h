@@ -32,9 +32,6 @@ int sl_pg_backup_info_parse(const char *label, const char *json, struct sl_pg_ba
  * backup. */
 int sl_pg_catalog_read(struct sl_client *client, const char *label, sl_deadline deadline,
                        struct sl_pg_backup_info *ret_info, struct sl_err *err);
-/* Every label in order, finished backups or not. A nonzero return of `visit` ends it. */
-int sl_pg_catalog_labels(struct sl_client *client, int (*visit)(void *arg, const char *label),
-                         void *arg, sl_deadline deadline, struct sl_err *err);
 /* The newest label in use, "" when there is none; of the set of one full backup only, unless `full`
  * is "" (an increment's label is compared with those of its set). */
 int sl_pg_catalog_newest_label(struct sl_client *client, const char *full, sl_deadline deadline,

@@ -1,5 +1,6 @@
 /* The PostgreSQL engine: its commands and options, and the one symbol of the plugin. */
 #include "core/plugin/engine.h"
+#include "core/cli/expire.h"
 
 #include "postgres/commands.h"
 
@@ -212,31 +213,11 @@ static const struct sl_option options[] = {
      .commands = "backup",
      .help = "judge page checksums; a wrong one is named, the backup completed, and ends with 26 "
              "(error) or 0 (warn)"},
-    {.name = "retention-full",
-     .type = SL_OPTION_INT,
-     .value_name = "N",
-     .min = 1,
-     .max = 9999,
-     .commands = "expire",
-     .group = "Retention",
-     .help = "so many newest full backups stay, with all that build on them"},
-    {.name = "retention-days",
-     .type = SL_OPTION_INT,
-     .value_name = "DAYS",
-     .min = 1,
-     .max = 36500,
-     .commands = "expire",
-     .help = "every moment of so many days can be restored: the newest full backup from before "
-             "stays, and all after it; with retention-full what either asks for stays"},
-    {.name = "abandoned-after",
-     .type = SL_OPTION_DURATION,
-     .value_name = "TIME",
-     .default_text = "1d",
-     .min = 1000,
-     .max = 365ll * 86400000,
-     .commands = "expire",
-     .help = "a backup that is not finished and has stored nothing for so long was broken off, and "
-             "is removed"},
+    SL_EXPIRE_OPTIONS(
+        "every moment of so many days can be restored: the newest full backup from before "
+        "stays, and all after it; with retention-full what either asks for stays",
+        "a backup that is not finished and has stored nothing for so long was broken off, and "
+        "is removed"),
     {.name = "keep-wal",
      .type = SL_OPTION_CHOICE,
      .choices = "pitr|standalone",

@@ -79,7 +79,7 @@ static void later(char last[256], const char *name)
         snprintf(last, 256, "%s", name);
 }
 
-static int visit(void *arg, const struct sl_entry *entry)
+static int visit_part(void *arg, const struct sl_entry *entry)
 {
     struct reading *r = arg;
     struct sl_folder *f = r->folder;
@@ -110,7 +110,7 @@ int sl_folder_read(struct sl_client *client, const char *label, uint64_t now_ns,
     char path[SL_NAME_MAX];
     snprintf(folder.label, sizeof folder.label, "%s", label);
     snprintf(path, sizeof path, "backup/%s", label);
-    int rc = sl_client_list(client, path, "", visit, &r, deadline, err);
+    int rc = sl_client_list(client, path, "", visit_part, &r, deadline, err);
     const char *last[] = {folder.last_open, folder.last_pack};
     for (size_t i = 0; rc == 0 && !folder.manifest && i < 2; i++) {
         uint64_t at = 0;
@@ -142,6 +142,29 @@ int sl_folder_gone(struct sl_client *client, const char *label, sl_deadline dead
     snprintf(object, sizeof object, "backup/%s/keep", label);
     rc = sl_client_stat(client, object, deadline, &info, err);
     return rc < 0 ? rc : !rc;
+}
+
+/* --- labels ------------------------------------------------------------------------------------
+ */
+
+struct labels {
+    int (*visit)(void *arg, const char *label);
+    void *arg;
+};
+
+static int visit_entry(void *arg, const struct sl_entry *entry)
+{
+    const struct labels *labels = arg;
+    if (!entry->is_folder || !sl_label_valid(entry->name))
+        return 0;
+    return labels->visit(labels->arg, entry->name);
+}
+
+int sl_folder_labels(struct sl_client *client, int (*visit)(void *arg, const char *label),
+                     void *arg, sl_deadline deadline, struct sl_err *err)
+{
+    struct labels labels = {visit, arg};
+    return sl_client_list(client, "backup", "", visit_entry, &labels, deadline, err);
 }
 
 /* --- leases ------------------------------------------------------------------------------------

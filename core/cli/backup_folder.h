@@ -33,6 +33,9 @@ struct sl_folder {
     char last_pack[256]; /* "pack-0007", or "" */
 };
 
+/* Every label in order of names, finished backups or not. A nonzero return of `visit` ends it. */
+int sl_folder_labels(struct sl_client *client, int (*visit)(void *arg, const char *label),
+                     void *arg, sl_deadline deadline, struct sl_err *err);
 /* `now_ns` by the target's clock. A folder that is not there has no objects. */
 int sl_folder_read(struct sl_client *client, const char *label, uint64_t now_ns,
                    sl_deadline deadline, struct sl_folder *ret_folder, struct sl_err *err);

@@ -54,8 +54,37 @@ static inline sl_deadline sl_expire_deadline(const struct sl_expire *e)
     return sl_deadline_in_ms(e->step_ms);
 }
 
-/* The command, over an open client. Reads the options retention-full, retention-days,
- * abandoned-after, timeout and dry-run, which the engine's table has; prints, fills the result. */
+/* Rows for the engine's table of options; what days and the time until a backup counts as broken
+ * off mean differs between engines. */
+/* clang-format off */
+#define SL_EXPIRE_OPTIONS(days_help, abandoned_help)                                               \
+    {.name = "retention-full",                                                                     \
+     .type = SL_OPTION_INT,                                                                        \
+     .value_name = "N",                                                                            \
+     .min = 1,                                                                                     \
+     .max = 9999,                                                                                  \
+     .commands = "expire",                                                                         \
+     .group = "Retention",                                                                         \
+     .help = "so many newest full backups stay, with all that build on them"},                     \
+    {.name = "retention-days",                                                                     \
+     .type = SL_OPTION_INT,                                                                        \
+     .value_name = "DAYS",                                                                         \
+     .min = 1,                                                                                     \
+     .max = 36500,                                                                                 \
+     .commands = "expire",                                                                         \
+     .help = days_help},                                                                           \
+    {.name = "abandoned-after",                                                                    \
+     .type = SL_OPTION_DURATION,                                                                   \
+     .value_name = "TIME",                                                                         \
+     .default_text = "1d",                                                                         \
+     .min = 1000,                                                                                  \
+     .max = 365ll * 86400000,                                                                      \
+     .commands = "expire",                                                                         \
+     .help = abandoned_help}
+/* clang-format on */
+
+/* The command, over an open client. Reads the options above, timeout and dry-run; prints, fills the
+ * result. */
 int sl_expire_run(const struct sl_invocation *invocation, struct sl_client *client,
                   const struct sl_expire_engine *engine, struct sl_err *err);
 

@@ -57,16 +57,11 @@ static int by_stamp(const void *a, const void *b)
     return strcmp(sl_label_stamp(x->folder.label), sl_label_stamp(y->folder.label));
 }
 
-static int visit_label(void *arg, const struct sl_entry *entry)
-{
-    return entry->is_folder && sl_label_valid(entry->name) ? add(arg, entry->name) : 0;
-}
-
 int sl_expire_load(struct sl_expire *e, struct sl_err *err)
 {
     sl_expire_unload(e);
     e->now_ns = sl_target_wall_ns(e->client);
-    int rc = sl_client_list(e->client, "backup", "", visit_label, e, sl_expire_deadline(e), err);
+    int rc = sl_folder_labels(e->client, add, e, sl_expire_deadline(e), err);
     if (rc && e->nested.code == rc)
         sl_err_copy(err, &e->nested);
     if (!rc && e->count)
