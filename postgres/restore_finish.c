@@ -138,6 +138,8 @@ static int write_recovery(struct sl_pg_restore *r, struct sl_err *err)
 static int sync_path(const struct sl_pg_restore *r, const char *path, int flags, struct sl_err *err)
 {
     int fd = openat(r->root_fd, path, O_RDONLY | O_CLOEXEC | flags);
+    if (fd < 0 && !strcmp(path, "..") && (errno == EACCES || errno == EPERM))
+        return 0; /* it may be entered only: syncfs() has done it, see sync_all() */
     if (fd < 0)
         return sl_err_sys(err, SL_ERR_OPEN, errno, "could not open \"%s\" to sync it", path);
     int fault = sl_fault("pg.restore_sync");
@@ -179,15 +181,7 @@ static int sync_all(struct sl_pg_restore *r, unsigned jobs, struct sl_err *err)
     int rc = sl_pg_restore_parallel(r, jobs, sync_some, err);
     if (!rc)
         rc = sync_path(r, ".", O_DIRECTORY, err);
-    if (rc)
-        return rc;
-    /* That names the folder itself. Where it may not be opened, syncfs() above has done it. */
-    int above = openat(r->root_fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (above < 0 && (errno == EACCES || errno == EPERM))
-        return 0;
-    if (above >= 0)
-        close(above);
-    return sync_path(r, "..", O_DIRECTORY, err);
+    return rc ? rc : sync_path(r, "..", O_DIRECTORY, err); /* that names the folder itself */
 }
 
 /* --- pg_control --------------------------------------------------------------------------------

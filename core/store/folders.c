@@ -72,7 +72,7 @@ int sl_posix_folder_open(const struct sl_posix *store, const char *folder, bool 
                           store->base.label);
     sl_err_sys(err, SL_ERR_OPEN, -fd, "could not open folder \"%s\" in %s", folder,
                store->base.label);
-    sl_posix_not_ours(-fd, err);
+    sl_posix_hint(-fd, err);
     return SL_ERR_OPEN;
 }
 

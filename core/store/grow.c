@@ -64,7 +64,7 @@ int sl_posix_grow(struct sl_store *base, const char *name, struct sl_file **ret_
         return sl_err_set(err, SL_ERR_NOT_FOUND, "\"%s\" is not in %s", name, base->label);
     if (fd < 0) {
         rc = sl_err_sys(err, SL_ERR_OPEN, -fd, "could not open \"%s\" for writing", name);
-        sl_posix_not_ours(-fd, err);
+        sl_posix_hint(-fd, err);
         return rc;
     }
     rc = lock(fd, name, err);

@@ -101,13 +101,12 @@ int sl_posix_open_below(const char *point, const struct sl_posix *store, const c
     return fd;
 }
 
-bool sl_posix_not_ours(int sys, struct sl_err *err)
+void sl_posix_hint(int sys, struct sl_err *err)
 {
-    if (sys != ENOTDIR && sys != ELOOP)
-        return false;
-    sl_err_hint(err, "a repository is made of folders and files only: let no symbolic link and no "
-                     "other file stand in it (mount another disk there, or move all of it)");
-    return true;
+    if (sys == ENOTDIR || sys == ELOOP)
+        sl_err_hint(err,
+                    "a repository is made of folders and files only: let no symbolic link and no "
+                    "other file stand in it (mount another disk there, or move all of it)");
 }
 
 int sl_posix_sync_fd(const char *point, int fd, bool data_only)
@@ -127,7 +126,7 @@ int sl_posix_open_name(const struct sl_posix *store, const char *name, struct sl
         return sl_err_set(err, SL_ERR_NOT_FOUND, "\"%s\" is not in %s", name, store->base.label);
     if (fd < 0) {
         sl_err_sys(err, SL_ERR_OPEN, -fd, "could not open \"%s\"", name);
-        sl_posix_not_ours(-fd, err);
+        sl_posix_hint(-fd, err);
         return SL_ERR_OPEN;
     }
     return fd;

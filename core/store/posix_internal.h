@@ -95,8 +95,8 @@ int sl_posix_openat(const char *point, int at, const char *path, int flags, mode
  * where the folder that should hold the name is ours and there. */
 int sl_posix_open_below(const char *point, const struct sl_posix *store, const char *path,
                         int flags, mode_t mode);
-/* Is this errno one of those? Then with a hint in `err`, which has its message already. */
-bool sl_posix_not_ours(int sys, struct sl_err *err);
+/* The hint for these two, to a message that is there already. */
+void sl_posix_hint(int sys, struct sl_err *err);
 /* … for reading what lies under a name: no link followed, no wait for a FIFO's writer. */
 #define SL_POSIX_READ (O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY)
 /* A published name, for reading: a descriptor or a code. */
