@@ -7,10 +7,7 @@ set -euo pipefail
 . "$SLUICE_ROOT/tests/support/line.sh"
 start_target t "$work/daemon-repo"
 [ -z "$pg_user" ] || chown -R postgres: "$work/pki"
-c1_repo_options="repo-host = localhost:$port
-tls-cert = $work/pki/db1.crt
-tls-key = $work/pki/db1.key
-tls-ca = $work/pki/ca.crt"
+c1_repo_options=$(remote_conf)
 new_cluster c1
 line_run tcp
 kill -0 "$target_pid" || die "sluiced died"

@@ -34,8 +34,7 @@ target_extra='log-level = info'
 start_target target "$work/target"
 [ -z "$pg_user" ] || chown -R postgres: "$work/pki"
 initdb_options=--wal-segsize=1
-c1_repo_options=$(printf '%s\n' "repo-host = localhost:$target_port" "tls-cert = $work/pki/db1.crt" \
-  "tls-key = $work/pki/db1.key" "tls-ca = $work/pki/ca.crt" "timeout = 20s" "log-level = info")
+c1_repo_options=$(remote_conf; printf '%s\n' "timeout = 20s" "log-level = info")
 c1_archive="archive_library = '${module%.so}'
 sluice_archive.config = '$work/c1.conf'
 wal_keep_size = 2GB"

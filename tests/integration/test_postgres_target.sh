@@ -7,10 +7,7 @@
 set -euo pipefail
 . "$SLUICE_ROOT/tests/support/lib.sh"
 start_target t1 "$work/trepo"
-c1_repo_options="repo-host = localhost:$port
-tls-cert = $work/pki/db1.crt
-tls-key = $work/pki/db1.key
-tls-ca = $work/pki/ca.crt"
+c1_repo_options=$(remote_conf)
 . "$SLUICE_ROOT/tests/support/cluster.sh"
 [ -z "$pg_user" ] || chown -R "$pg_user:" "$work/pki"
 new_cluster c1

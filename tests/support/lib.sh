@@ -101,6 +101,10 @@ stop_target() { # by SIGTERM, and wait
 # the client's options for a target on $port
 remote() { echo "--repo-host=localhost:$port --tls-cert=$work/pki/db1.crt --tls-key=$work/pki/db1.key --tls-ca=$work/pki/ca.crt"; }
 
+remote_conf() { # the same as lines of a configuration
+  printf '%s\n' "repo-host = localhost:$port" "tls-cert = $work/pki/db1.crt" "tls-key = $work/pki/db1.key" "tls-ca = $work/pki/ca.crt"
+}
+
 # --- archives without a server ----------------------------------------------------------------
 # fake_cluster: a data directory of a real initdb (1 MB segments) in $work/data that never runs; sets
 # system_id. Commands can archive for it.
