@@ -26,6 +26,8 @@ done
 [ ${#versions[@]} -gt 0 ] || versions=(15 17)
 # shellcheck source=tests/support/packages.sh
 . "$root/tests/support/packages.sh"
+# shellcheck source=tests/bench/hosts.sh
+. "$root/tests/bench/hosts.sh"
 if [ -z "${SLUICE_BENCH_ALONE:-}" ]; then # fetches first: there is no network in there
   packages_need run bench
   for version in "${versions[@]}"; do "$root/tests/support/get_server.sh" "pg$version" >/dev/null; done
@@ -60,32 +62,8 @@ sql() { as_pg "$home/bin/psql" -h "$work/run" -U postgres -XAtq -v ON_ERROR_STOP
 # --- what is measured with ----------------------------------------------------------------------
 port=47440 peer_port=47442
 write_config() {
-  cat >"$work/sluiced.conf" <<CONF
-[global]
-repo-path = $work/repo/sluice
-listen-address = 127.0.0.1
-port = $port
-transport = tcp
-tls-cert = $work/pki/localhost.crt
-tls-key = $work/pki/localhost.key
-tls-ca = $work/pki/ca.crt
-
-[main]
-clients = db1
-CONF
-  cat >"$work/sluice.conf" <<CONF
-[global]
-repo-host = localhost:$port
-transport = tcp
-tls-cert = $work/pki/db1.crt
-tls-key = $work/pki/db1.key
-tls-ca = $work/pki/ca.crt
-
-[main]
-pg-path = $work/data
-pg-host = $work/run
-pg-user = postgres
-CONF
+  write_sluiced_conf "$work/repo/sluice" $port
+  write_sluice_conf $port "pg-path = $work/data" "pg-host = $work/run" "pg-user = postgres"
   sed "s,^repo-host = .*,repo-path = $work/repo/sluice," "$work/sluice.conf" | grep -v '^t' >"$work/embedded.conf"
   local kind
   for kind in files blocks; do # the repository's host, with the way to the database's; for archive-push

@@ -15,6 +15,8 @@ set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 # shellcheck source=tests/support/packages.sh
 . "$root/tests/support/packages.sh"
+# shellcheck source=tests/bench/hosts.sh
+. "$root/tests/bench/hosts.sh"
 # shellcheck source=tests/bench/peers_setup.sh
 . "$root/tests/bench/peers_setup.sh"
 # shellcheck source=tests/bench/peers_cases.sh
@@ -46,29 +48,6 @@ set_up
 
 runs=$work/runs.jsonl
 : >"$runs"
-
-# measure WHAT TOOL BYTES STORED-DIR COMMAND…: one line of JSON.
-measure() {
-  local what=$1 tool=$2 bytes=$3 stored=$4 status=0 wall db target others all
-  shift 4
-  sync
-  sleep 0.5 # the end of what prepared it
-  wall=$EPOCHREALTIME db=$(used db) target=$(used target) all=$(used_by_all)
-  "$@" >"$work/log/$what-$tool.log" 2>&1 || status=$?
-  wall=$(calc "$EPOCHREALTIME - $wall")
-  sleep 0.2 # processes that end after their answer was given
-  db=$(calc "$(used db) - $db") target=$(calc "$(used target) - $target")
-  others=$(calc "($(used_by_all) - $all - $db - $target) / $wall")
-  if [ $status != 0 ]; then
-    echo "peers.sh: $what with $tool failed:" >&2
-    tail -n 5 "$work/log/$what-$tool.log" >&2
-    exit 1
-  fi
-  [ -z "$stored" ] || stored=$(du -s --block-size=1 "$stored" | cut -f1)
-  printf '{"what":"%s","tool":"%s","round":%d,"wall_s":%s,"db_cpu_s":%s,"target_cpu_s":%s,"bytes":%s,"stored":%s,"others_cores":%s}\n' \
-    "$what" "$tool" "$round" "$wall" "$db" "$target" "$bytes" "${stored:-0}" "$others" >>"$runs"
-  printf '%-8s %-18s wall %6.2f s  cpu: database %6.2f s, target %6.2f s\n' "$what" "$tool" "$wall" "$db" "$target" >&2
-}
 
 for round in $(seq "$rounds"); do
   for what in "${whats[@]}"; do

@@ -1,57 +1,14 @@
 # shellcheck shell=bash
-# The two hosts of peers.sh, the cluster, certificates, configuration and servers. Sourced by it.
+# The cluster of peers.sh, configuration and servers. Sourced by it, after hosts.sh.
 # shellcheck disable=SC2154  # work, bin, root, segments: the caller's
 
 pg_bin=/usr/lib/postgresql/15/bin
 pg_port=47433 sluice_port=47434 repo_port=47435 pg_host_port=47436 copy_port=47437
 data=$pg_bin # set by set_up()
 
-calc() { awk "BEGIN { printf \"%.4f\", $* }"; }
-
-# --- the hosts: one control group each --------------------------------------------------------
-
-cgroup_root() {
-  local at
-  for at in /sys/fs/cgroup /sys/fs/cgroup/unified; do
-    [ -f "$at/cgroup.procs" ] && [ "$(stat -f -c %T "$at")" = cgroup2fs ] && { echo "$at"; return; }
-  done
-  echo "peers.sh: no cgroup v2 here" >&2
-  return 1
-}
-enter() { # HOST COMMAND…: becomes it, as the user postgres, on db or target
-  local host=$1
-  shift
-  # shellcheck disable=SC2016
-  exec bash -c 'echo $$ > "$0/cgroup.procs" && exec setpriv --reuid postgres --regid postgres --init-groups env HOME=/tmp "$@"' \
-    "$groups-$host" "$@"
-}
-on() { (enter "$@"); }
-used() { awk '$1 == "usage_usec" { printf "%.4f", $2 / 1e6 }' "$groups-$1/cpu.stat"; }
-used_by_all() { awk -v hz="$(getconf CLK_TCK)" '$1 == "cpu" { printf "%.2f", ($2 + $3 + $4 + $6 + $7 + $8) / hz }' /proc/stat; }
-serve() { # HOST NAME COMMAND…: in the background
-  local host=$1 name=$2
-  shift 2
-  enter "$host" "$@" >"$work/log/$name.log" 2>&1 &
-  echo $! >"$work/$name.pid"
-}
-unserve() { # NAME
-  local pid
-  [ -f "$work/$1.pid" ] || return 0
-  pid=$(cat "$work/$1.pid")
-  rm -f "$work/$1.pid"
-  kill "$pid" 2>/dev/null || return 0
-  wait "$pid" 2>/dev/null || true
-}
-
 sql() { on db psql -h "$work/run" -p $pg_port -U postgres -XAtq -v ON_ERROR_STOP=1 postgres "$@"; }
 
 # --- the cluster, once ------------------------------------------------------------------------
-
-make_certificates() {
-  local name
-  on db "$bin/sluice" cert init "$work/pki" >/dev/null
-  for name in localhost db1; do on db "$bin/sluice" cert issue $name --dir "$work/pki" >/dev/null; done
-}
 
 make_cluster() {
   echo "making a cluster of about 2 GB in $data (once)" >&2
@@ -110,33 +67,8 @@ SH
 }
 
 write_sluice() {
-  cat >"$work/sluiced.conf" <<CONF
-[global]
-repo-path = $work/target/sluice
-listen-address = 127.0.0.1
-port = $sluice_port
-transport = tcp
-tls-cert = $work/pki/localhost.crt
-tls-key = $work/pki/localhost.key
-tls-ca = $work/pki/ca.crt
-
-[main]
-clients = db1
-CONF
-  cat >"$work/sluice.conf" <<CONF
-[global]
-repo-host = localhost:$sluice_port
-transport = tcp
-tls-cert = $work/pki/db1.crt
-tls-key = $work/pki/db1.key
-tls-ca = $work/pki/ca.crt
-
-[main]
-pg-path = $data
-pg-host = $work/run
-pg-port = $pg_port
-pg-user = postgres
-CONF
+  write_sluiced_conf "$work/target/sluice" $sluice_port
+  write_sluice_conf $sluice_port "pg-path = $data" "pg-host = $work/run" "pg-port = $pg_port" "pg-user = postgres"
   sed "s,^repo-host = .*,repo-path = $work/target/embedded," "$work/sluice.conf" | grep -v '^t' >"$work/embedded.conf"
 }
 
@@ -165,14 +97,6 @@ tls-server-auth=db1=*"
   printf '%s\n' "[global]" "$(cert repo1 $repo_port "$work/repohost.conf")" "$common" "lock-path=$work/lock/db" \
     "spool-path=$work/spool" "tls-server-port=$pg_host_port" "$server" "[main]" "pg1-path=$data" \
     "pg1-port=$pg_port" "pg1-socket-path=$work/run" >"$work/pghost.conf"
-}
-
-start_sluiced() {
-  serve target sluiced "$bin/sluiced" --config "$work/sluiced.conf"
-  local i
-  for i in $(seq 100); do grep -q listening "$work/log/sluiced.log" && return; sleep 0.1; done
-  echo "peers.sh: sluiced did not start" >&2
-  return 1
 }
 
 set_up() {
